@@ -1,0 +1,292 @@
+// Package wire holds the JSON types of Holdfast's /v1 API, for programs that
+// speak it directly. Field names are lower snake case, times RFC 3339 UTC with
+// milliseconds, and states the lower-case names of A2A's task states.
+//
+// The API ignores fields it does not know, and so should its clients.
+package wire
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Message is one message of a task (A2A section 4.1.4).
+type Message struct {
+	MessageID        string          `json:"message_id,omitempty"`
+	Role             string          `json:"role"` // "user" or "agent"
+	Parts            []Part          `json:"parts"`
+	Metadata         json.RawMessage `json:"metadata,omitempty"`
+	Extensions       []string        `json:"extensions,omitempty"`
+	ReferenceTaskIDs []string        `json:"reference_task_ids,omitempty"`
+}
+
+// Part is a piece of content: exactly one of Text, Raw, URL and Data is set (A2A
+// section 4.1.6).
+type Part struct {
+	Text      *string         `json:"text,omitempty"`
+	Raw       *string         `json:"raw,omitempty"` // base64
+	URL       *string         `json:"url,omitempty"`
+	Data      json.RawMessage `json:"data,omitempty"`
+	MediaType string          `json:"media_type,omitempty"`
+	Filename  string          `json:"filename,omitempty"`
+	Metadata  json.RawMessage `json:"metadata,omitempty"`
+}
+
+// Artifact is an output of a task (A2A section 4.1.7). In a report the id may be
+// left out; the hub then derives it from the name.
+type Artifact struct {
+	ArtifactID  string          `json:"artifact_id,omitempty"`
+	Name        string          `json:"name,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Parts       []Part          `json:"parts"`
+	Metadata    json.RawMessage `json:"metadata,omitempty"`
+	Extensions  []string        `json:"extensions,omitempty"`
+}
+
+// Status is the state of a task, since when, and the message that came with it.
+type Status struct {
+	State     string     `json:"state"`
+	Message   *Message   `json:"message,omitempty"`
+	Timestamp *time.Time `json:"timestamp,omitempty"`
+}
+
+// Input is what a task was sent with.
+type Input struct {
+	Message Message `json:"message"`
+}
+
+// Task is a task as /v1 shows it.
+type Task struct {
+	ID        string            `json:"id"`
+	ContextID string            `json:"context_id"`
+	State     string            `json:"state"`
+	Status    Status            `json:"status"`
+	Delivery  string            `json:"delivery"`
+	Input     *Input            `json:"input,omitempty"`
+	History   []Message         `json:"history,omitempty"`
+	Artifacts []Artifact        `json:"artifacts,omitempty"`
+	Error     *string           `json:"error"`
+	Tags      map[string]string `json:"tags,omitempty"`
+	Metadata  json.RawMessage   `json:"metadata,omitempty"`
+
+	CallID       string  `json:"call_id"`
+	ParentCallID *string `json:"parent_call_id"`
+	RootCallID   string  `json:"root_call_id"`
+	RunID        string  `json:"run_id"`
+	ParentTaskID *string `json:"parent_task_id"`
+	TraceID      *string `json:"trace_id"`
+	RequeueOf    string  `json:"requeue_of,omitempty"`
+
+	CallerAgentID string `json:"caller_agent_id"`
+	CalleeAgentID string `json:"callee_agent_id"`
+	Caller        string `json:"caller"` // handle
+	Callee        string `json:"callee"` // handle
+
+	ClaimID        string     `json:"claim_id,omitempty"` // to the callee only
+	Attempt        int        `json:"attempt"`
+	Failures       int        `json:"failures"`
+	LeaseExpiresAt *time.Time `json:"lease_expires_at"`
+	Deadline       *time.Time `json:"deadline,omitempty"`
+	DispatchState  string     `json:"dispatch_state"` // ready, leased, parked or done
+	CancelOutcome  string     `json:"cancel_outcome,omitempty"`
+	RemoteTaskID   *string    `json:"remote_task_id"`
+	Hint           string     `json:"hint,omitempty"` // why it waits, in words
+
+	CreatedAt    time.Time  `json:"created_at"`
+	ClaimedAt    *time.Time `json:"claimed_at"`
+	CompletedAt  *time.Time `json:"completed_at"`
+	ReadAt       *time.Time `json:"read_at"`
+	LastPolledAt *time.Time `json:"last_polled_at"`
+	PollCount    int        `json:"poll_count"`
+}
+
+// SendRequest is the body of POST /v1/agents/{callee}/tasks.
+type SendRequest struct {
+	Message   Message           `json:"message"`
+	ContextID string            `json:"context_id,omitempty"`
+	TaskID    string            `json:"task_id,omitempty"`
+	Tags      map[string]string `json:"tags,omitempty"`
+	Metadata  json.RawMessage   `json:"metadata,omitempty"`
+	// Deadline is when the task fails if it has not ended; nil for never.
+	Deadline *time.Time `json:"deadline,omitempty"`
+}
+
+// Result is the body of POST /v1/agents/me/tasks/{id}/result.
+type Result struct {
+	State     string     `json:"state"`
+	Artifacts []Artifact `json:"artifacts,omitempty"`
+	Message   *Message   `json:"message,omitempty"`
+	Error     *string    `json:"error,omitempty"`
+}
+
+// ResultReply answers a result that was posted with ?next=1.
+type ResultReply struct {
+	Task Task  `json:"task"`
+	Next *Task `json:"next"`
+}
+
+// Event is one change that a callee reports: a WORKING status or an artifact.
+type Event struct {
+	Status    *EventStatus    `json:"status,omitempty"`
+	Artifact  *Artifact       `json:"artifact,omitempty"`
+	Append    bool            `json:"append,omitempty"`
+	LastChunk bool            `json:"last_chunk,omitempty"`
+	Metadata  json.RawMessage `json:"metadata,omitempty"`
+}
+
+// EventStatus is the status of an Event; its state is "working" and may be left out.
+type EventStatus struct {
+	State   string   `json:"state,omitempty"`
+	Message *Message `json:"message,omitempty"`
+}
+
+// EventsRequest is the body of POST /v1/agents/me/tasks/{id}/events.
+type EventsRequest struct {
+	Events []Event `json:"events"`
+}
+
+// EventsReply gives the number of the newest event.
+type EventsReply struct {
+	Seq int64 `json:"seq"`
+}
+
+// HeartbeatRequest is the optional body of POST /v1/agents/me/tasks/{id}/heartbeat.
+type HeartbeatRequest struct {
+	// After is the number of the newest message that the holder has; later ones come
+	// with the answer. Left out, those that were never handed over come.
+	After *int `json:"after,omitempty"`
+}
+
+// Heartbeat answers a heartbeat.
+type Heartbeat struct {
+	State           string             `json:"state"`
+	CancelRequested bool               `json:"cancel_requested"`
+	LeaseExpiresAt  *time.Time         `json:"lease_expires_at"`
+	Messages        []HeartbeatMessage `json:"messages"`
+}
+
+// HeartbeatMessage is a message with its number in the task.
+type HeartbeatMessage struct {
+	N int `json:"n"`
+	Message
+}
+
+// Card is the part of an agent card that its owner decides.
+type Card struct {
+	Name               string          `json:"name,omitempty"`
+	Version            string          `json:"version,omitempty"`
+	Provider           json.RawMessage `json:"provider,omitempty"`
+	DocumentationURL   string          `json:"documentation_url,omitempty"`
+	IconURL            string          `json:"icon_url,omitempty"`
+	Skills             json.RawMessage `json:"skills,omitempty"`
+	DefaultInputModes  []string        `json:"default_input_modes,omitempty"`
+	DefaultOutputModes []string        `json:"default_output_modes,omitempty"`
+	Extensions         json.RawMessage `json:"extensions,omitempty"`
+}
+
+// AgentRequest is the body of POST /v1/agents; PATCH takes the same, without the
+// handle and kind, and changes what is given.
+type AgentRequest struct {
+	Handle          string  `json:"handle,omitempty"`
+	Kind            string  `json:"kind,omitempty"` // "agent" (default) or "person"
+	Description     *string `json:"description,omitempty"`
+	Card            *Card   `json:"card,omitempty"`
+	Access          *string `json:"access,omitempty"` // "open" or "approved" (default)
+	LeaseS          *int    `json:"lease_s,omitempty"`
+	MaxRedeliveries *int    `json:"max_redeliveries,omitempty"`
+	DedupeMessageID *bool   `json:"dedupe_message_id,omitempty"`
+	OnUnknown       *string `json:"on_unknown,omitempty"` // "resend" (default) or "fail"
+}
+
+// Agent is an address.
+type Agent struct {
+	ID              string    `json:"id"`
+	Handle          string    `json:"handle"`
+	Name            string    `json:"name"` // the handle
+	Model           string    `json:"model"`
+	Kind            string    `json:"kind"`
+	Description     string    `json:"description"`
+	Card            *Card     `json:"card,omitempty"`
+	Access          string    `json:"access"`
+	LeaseS          int       `json:"lease_s"`
+	MaxRedeliveries int       `json:"max_redeliveries"`
+	DedupeMessageID bool      `json:"dedupe_message_id"`
+	OnUnknown       string    `json:"on_unknown"`
+	Delivery        string    `json:"delivery"`
+	URL             string    `json:"url"`
+	CreatedAt       time.Time `json:"created_at"`
+	// Online tells when a worker last asked for a task; nil if none has since the
+	// hub started.
+	LastSeenAt *time.Time `json:"last_seen_at"`
+}
+
+// TokenRequest is the body of POST /v1/agents/{ref}/tokens.
+type TokenRequest struct {
+	Name string `json:"name,omitempty"`
+	// ExpiresIn is in seconds; nil for never.
+	ExpiresIn *int64 `json:"expires_in,omitempty"`
+}
+
+// Token is a credential; Token is set only in the answer that made it.
+type Token struct {
+	ID        string     `json:"id"`
+	AgentID   string     `json:"agent_id"`
+	Name      string     `json:"name"`
+	Token     string     `json:"token,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+// Whoami says who the token acts as.
+type Whoami struct {
+	TenantID   string   `json:"tenant_id"`
+	AuthMethod string   `json:"auth_method"` // "token" or "anonymous"
+	IdentityID string   `json:"identity_id"`
+	Handle     string   `json:"handle"`
+	Roles      []string `json:"roles"`
+	Scopes     []string `json:"scopes"`
+}
+
+// Info is the answer of GET /v1/admin/info.
+type Info struct {
+	Version   string    `json:"version"`
+	Store     string    `json:"store"`
+	PublicURL string    `json:"public_url"`
+	StartedAt time.Time `json:"started_at"`
+	Ready     int       `json:"ready"`
+	Leased    int       `json:"leased"`
+	Parked    int       `json:"parked"`
+}
+
+// Activity is one line of the hub-wide feed (GET /api/activity).
+type Activity struct {
+	Cursor  string    `json:"cursor"`
+	At      time.Time `json:"at"`
+	Kind    string    `json:"kind"`
+	RunID   string    `json:"run_id"`
+	TaskID  string    `json:"task_id"`
+	Seq     int64     `json:"seq"`
+	Actor   string    `json:"actor"`
+	Caller  string    `json:"caller"`
+	Callee  string    `json:"callee"`
+	Attempt int       `json:"attempt"`
+	Detail  string    `json:"detail,omitempty"`
+}
+
+// List is a page of anything.
+type List[T any] struct {
+	Data       []T     `json:"data"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+// ErrorBody is the body of every error.
+type ErrorBody struct {
+	Error Error `json:"error"`
+}
+
+// Error says what went wrong.
+type Error struct {
+	Code    string         `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details,omitempty"`
+}

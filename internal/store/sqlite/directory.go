@@ -1,0 +1,184 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+const addressColumns = "n, id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at, deleted_at"
+
+func scanAddress(r row) hub.Address {
+	return hub.Address{
+		ID: r.text(1), Handle: r.text(2), Kind: hub.AddressKind(r.int(3)), Description: r.text(4),
+		Card: r.blob(5), Access: hub.Access(r.int(6)), Lease: time.Duration(r.int(7)) * time.Millisecond,
+		MaxRedeliveries: int(r.int(8)), DedupeMessageID: r.flag(9), OnUnknown: r.text(10),
+		CreatedAt: r.time(11), DeletedAt: r.time(12),
+	}
+}
+
+// CreateAddress implements hub.Directory.
+func (s *Store) CreateAddress(ctx context.Context, a hub.Address) error {
+	var n int64
+	err := s.write(ctx, func(t *tx) error {
+		r, err := t.one("SELECT 1 FROM address WHERE handle = ? AND deleted_at IS NULL", a.Handle)
+		if err != nil {
+			return err
+		}
+		if r != nil {
+			return hub.Errorf(hub.Exists, "the handle %q is taken; choose another", a.Handle)
+		}
+		n, err = t.insert(`INSERT INTO address (id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at)
+			VALUES (?,?,?,?,?,?,?,?,?,?,?)`,
+			a.ID, a.Handle, int(a.Kind), a.Description, a.Card, int(a.Access), a.Lease.Milliseconds(),
+			a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, a.CreatedAt)
+		return err
+	})
+	if err == nil {
+		s.parties.add(n, hub.Party{ID: a.ID, Handle: a.Handle})
+	}
+	return err
+}
+
+// Address implements hub.Directory.
+func (s *Store) Address(_ context.Context, ref string) (a *hub.Address, err error) {
+	err = s.read(func(c *conn) error {
+		r, err := c.one("SELECT "+addressColumns+" FROM address WHERE (handle = ?1 OR id = ?1) AND deleted_at IS NULL", ref)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return hub.Errorf(hub.NotFound, "there is no address %q", ref)
+		}
+		found := scanAddress(r)
+		a = &found
+		return nil
+	})
+	return a, err
+}
+
+// Addresses implements hub.Directory.
+func (s *Store) Addresses(context.Context) (all []hub.Address, err error) {
+	err = s.read(func(c *conn) error {
+		return c.each("SELECT "+addressColumns+" FROM address WHERE deleted_at IS NULL AND kind <> ? ORDER BY handle",
+			[]any{int(hub.KindHub)}, func(r row) (bool, error) {
+				all = append(all, scanAddress(r))
+				return true, nil
+			})
+	})
+	return all, err
+}
+
+// UpdateAddress implements hub.Directory.
+func (s *Store) UpdateAddress(ctx context.Context, a hub.Address) error {
+	return s.write(ctx, func(t *tx) error {
+		n, err := t.exec(`UPDATE address SET kind = ?, description = ?, card = ?, access = ?, lease_ms = ?, max_redeliveries = ?, dedupe = ?, on_unknown = ?
+			WHERE id = ? AND deleted_at IS NULL`,
+			int(a.Kind), a.Description, a.Card, int(a.Access), a.Lease.Milliseconds(),
+			a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, a.ID)
+		if err == nil && n == 0 {
+			return hub.Errorf(hub.NotFound, "there is no such address")
+		}
+		return err
+	})
+}
+
+// DeleteAddress implements hub.Directory.
+func (s *Store) DeleteAddress(ctx context.Context, id string) error {
+	return s.write(ctx, func(t *tx) error {
+		n, err := t.exec("UPDATE address SET deleted_at = ? WHERE id = ? AND deleted_at IS NULL", t.now, id)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return hub.Errorf(hub.NotFound, "there is no such address")
+		}
+		_, err = t.exec("UPDATE token SET revoked_at = ? WHERE address = ? AND revoked_at IS NULL", t.now, s.parties.n(id))
+		return err
+	})
+}
+
+// DeletedAddresses implements hub.Directory.
+func (s *Store) DeletedAddresses(_ context.Context, before time.Time) (ids []string, err error) {
+	err = s.read(func(c *conn) error {
+		return c.each(`SELECT id FROM address WHERE deleted_at < ? AND EXISTS
+			(SELECT 1 FROM lane WHERE callee = address.n AND open > 0)`,
+			[]any{before}, func(r row) (bool, error) {
+				ids = append(ids, r.text(0))
+				return true, nil
+			})
+	})
+	return ids, err
+}
+
+const tokenColumns = "id, address, name, role, hash, created_at, expires_at, revoked_at"
+
+func (s *Store) scanToken(r row) hub.Token {
+	a := s.parties.party(r.int(1))
+	t := hub.Token{
+		ID: r.text(0), Address: a.ID, Handle: a.Handle, Name: r.text(2), Role: hub.Role(r.int(3)),
+		CreatedAt: r.time(5), ExpiresAt: r.time(6), RevokedAt: r.time(7),
+	}
+	copy(t.Hash[:], r.blob(4))
+	return t
+}
+
+// CreateToken implements hub.Directory.
+func (s *Store) CreateToken(ctx context.Context, k hub.Token) error {
+	return s.write(ctx, func(t *tx) error {
+		r, err := t.one("SELECT n FROM address WHERE id = ? AND deleted_at IS NULL", k.Address)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return hub.Errorf(hub.NotFound, "there is no such address")
+		}
+		_, err = t.exec("INSERT INTO token ("+tokenColumns+") VALUES (?,?,?,?,?,?,?,?)",
+			k.ID, r.int(0), k.Name, int(k.Role), k.Hash[:], k.CreatedAt, k.ExpiresAt, k.RevokedAt)
+		return err
+	})
+}
+
+// TokenByHash implements hub.Directory.
+func (s *Store) TokenByHash(_ context.Context, hash [32]byte) (k *hub.Token, err error) {
+	now := s.opt.Now()
+	err = s.read(func(c *conn) error {
+		r, err := c.one("SELECT "+tokenColumns+` FROM token WHERE hash = ?1 AND revoked_at IS NULL
+			AND (expires_at IS NULL OR expires_at > ?2)
+			AND EXISTS (SELECT 1 FROM address WHERE n = token.address AND deleted_at IS NULL)`, hash[:], now)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return hub.Errorf(hub.NotFound, "there is no such token")
+		}
+		found := s.scanToken(r)
+		k = &found
+		return nil
+	})
+	return k, err
+}
+
+// Tokens implements hub.Directory.
+func (s *Store) Tokens(_ context.Context, address string) (all []hub.Token, err error) {
+	err = s.read(func(c *conn) error {
+		return c.each("SELECT "+tokenColumns+" FROM token WHERE address = ? AND revoked_at IS NULL ORDER BY created_at, id",
+			[]any{s.parties.n(address)}, func(r row) (bool, error) {
+				all = append(all, s.scanToken(r))
+				return true, nil
+			})
+	})
+	return all, err
+}
+
+// RevokeToken implements hub.Directory.
+func (s *Store) RevokeToken(ctx context.Context, id string) error {
+	return s.write(ctx, func(t *tx) error {
+		n, err := t.exec("UPDATE token SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", t.now, id)
+		if err == nil && n == 0 {
+			return hub.Errorf(hub.NotFound, "there is no such token")
+		}
+		return err
+	})
+}

@@ -1,0 +1,15 @@
+// Package sqlite is the embedded store: one SQLite file in WAL mode with
+// synchronous=FULL.
+//
+// One goroutine writes. It takes every transition that waits, runs them all in one
+// transaction and answers them after the commit, so that many share one fsync.
+// Each runs in a savepoint of its own: one that is refused or fails undoes itself
+// and no other. A pool of read-only connections serves reads, which WAL keeps from
+// ever waiting for the writer.
+//
+// Both work on the driver's connections with statements prepared once, not through
+// database/sql, whose bookkeeping costs more than the statements themselves.
+//
+// Rows that belong to a task are keyed task<<20 | number, a single integer: one
+// B-tree, no second index, and a task's rows lie together in order.
+package sqlite

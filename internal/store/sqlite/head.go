@@ -1,0 +1,183 @@
+package sqlite
+
+import (
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/canon"
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+// numberBits is how many bits of a row key number the rows of one task.
+const numberBits = 20
+
+// maxNumber is the highest such number; limits are clamped to it.
+const maxNumber = 1<<numberBits - 1
+
+// key is the row key of a task's number-th event, message or attempt.
+func key(task, number int64) int64 { return task<<numberBits | number }
+
+func number(k int64) int64 { return k & maxNumber }
+
+// head is everything about a task but its payloads: its row, and while it is
+// unfinished its row in the queue.
+type head struct {
+	hub.Task
+	n, caller, callee int64
+	// statusSeq is the event whose body is the status message, 0 if there is none.
+	statusSeq int64
+	messages  int
+	bytes     int64
+
+	rank                     int64
+	ranked                   bool // in the ready order
+	leaseFor                 time.Duration
+	open, provisional, lapse bool
+	seen                     int
+}
+
+const headColumns = `t.n, t.id, t.context, t.caller, t.callee, t.state, t.state_at, t.status_seq, t.seq, t.messages, t.bytes,
+	t.attempt, t.failures, t.cancel_outcome, t.error, t.tags, t.metadata, t.parent_task, t.parent_call, t.run, t.trace, t.requeue_of,
+	t.deadline, t.created_at, t.claimed_at, t.ended_at, t.read_at, t.polled_at, t.polls,
+	q.phase, q.rank, q.due_at, q.lease_until, q.lease_ms, q.attempt, q.failures, q.open, q.provisional, q.lapsed, q.seen `
+
+const headByID = "SELECT " + headColumns + "FROM task t LEFT JOIN queue q ON q.task = t.n WHERE t.id = ?1"
+
+func (s *Store) scanHead(r row) *head {
+	h := &head{
+		n: r.int(0), caller: r.int(3), callee: r.int(4), statusSeq: r.int(7), messages: int(r.int(9)), bytes: r.int(10),
+		rank: r.int(30), ranked: !r.null(30), leaseFor: time.Duration(r.int(33)) * time.Millisecond,
+		open: r.flag(36), provisional: r.flag(37), lapse: r.flag(38), seen: int(r.int(39)),
+	}
+	h.Task = hub.Task{
+		ID: r.text(1), ContextID: r.text(2), State: hub.State(r.int(5)), StateAt: r.time(6), Seq: r.int(8),
+		Attempt: int(r.int(11)), Failures: int(r.int(12)), CancelOutcome: hub.CancelOutcome(r.int(13)),
+		Error: r.text(14), Tags: r.blob(15), Metadata: r.blob(16),
+		ParentTask: r.text(17), ParentCall: r.text(18), Run: r.text(19), Trace: r.text(20), RequeueOf: r.text(21),
+		Deadline: r.time(22), CreatedAt: r.time(23), ClaimedAt: r.time(24), EndedAt: r.time(25),
+		ReadAt: r.time(26), LastPolledAt: r.time(27), PollCount: int(r.int(28)), Phase: hub.Done,
+	}
+	h.Caller, h.Callee = s.parties.party(h.caller), s.parties.party(h.callee)
+	if r.null(29) {
+		return h
+	}
+	h.Phase, h.LeaseUntil = hub.Phase(r.int(29)), r.time(32)
+	h.Attempt, h.Failures = int(r.int(34)), int(r.int(35))
+	if h.Phase == hub.Ready && !h.ranked {
+		h.Due = r.time(31)
+	}
+	return h
+}
+
+// find gives the task with that id, or nil unless it is addressed to callee and
+// the viewer may see it.
+func (s *Store) find(c *conn, ref hub.TaskRef, by hub.Viewer) (*head, error) {
+	if ref.Callee == "" && !by.All {
+		return nil, nil
+	}
+	r, err := c.one(headByID+` AND (?2 = 0 OR t.callee = ?2) AND (?3 OR t.caller = ?4 OR t.callee = ?4)`,
+		ref.ID, s.refN(ref.Callee), by.All, s.parties.n(by.Address))
+	if err != nil || r == nil {
+		return nil, err
+	}
+	return s.scanHead(r), nil
+}
+
+// refN is the number of a callee id; -1, which matches nothing, if there is none.
+func (s *Store) refN(callee string) int64 {
+	if callee == "" {
+		return 0
+	}
+	if n := s.parties.n(callee); n != 0 {
+		return n
+	}
+	return -1
+}
+
+// load reads what Load asks for into the head's task.
+func (s *Store) load(c *conn, h *head, load hub.Load) error {
+	if h.statusSeq > 0 {
+		r, err := c.one("SELECT body FROM event WHERE k = ?", key(h.n, h.statusSeq))
+		if err != nil {
+			return err
+		}
+		if r != nil {
+			h.StatusMessage = r.blob(0)
+		}
+	}
+	if load.History != 0 {
+		if err := loadHistory(c, h, load.History); err != nil {
+			return err
+		}
+	}
+	if load.Artifacts {
+		return loadArtifacts(c, h)
+	}
+	return nil
+}
+
+// loadHistory reads the newest limit messages (all if negative), oldest first,
+// leaving out the question that is the current status message.
+func loadHistory(c *conn, h *head, limit int) error {
+	list, err := messagesAfter(c, h, 0)
+	if err != nil {
+		return err
+	}
+	if limit > 0 && len(list) > limit {
+		list = list[len(list)-limit:]
+	}
+	h.History = list
+	return nil
+}
+
+// messagesAfter reads the messages with a number above n.
+func messagesAfter(c *conn, h *head, n int) ([]hub.Message, error) {
+	list := []hub.Message{}
+	err := c.each(`SELECT m.k, m.from_callee, m.undelivered, coalesce(m.body, e.body) FROM message m
+		LEFT JOIN event e ON e.k = (?3 << 20 | m.seq)
+		WHERE m.k > ?1 AND m.k <= ?2 AND (m.seq IS NULL OR m.seq <> ?4) ORDER BY m.k`,
+		[]any{key(h.n, int64(n)), key(h.n, maxNumber), h.n, h.statusSeq},
+		func(r row) (bool, error) {
+			list = append(list, hub.Message{N: int(number(r.int(0))), FromCallee: r.flag(1), Undelivered: r.flag(2), Body: r.blob(3)})
+			return true, nil
+		})
+	return list, err
+}
+
+// loadArtifacts folds the artifacts from their events: each from the event that
+// its content starts with.
+func loadArtifacts(c *conn, h *head) error {
+	h.Artifacts = [][]byte{}
+	type fold struct {
+		start  int64
+		chunks [][]byte
+	}
+	var order []*fold
+	byID := make(map[string]*fold)
+	from := int64(maxNumber)
+	err := c.each("SELECT id, start FROM artifact WHERE task = ? ORDER BY n", []any{h.n}, func(r row) (bool, error) {
+		f := &fold{start: r.int(1)}
+		order, byID[r.text(0)], from = append(order, f), f, min(from, f.start)
+		return true, nil
+	})
+	if err != nil || len(order) == 0 {
+		return err
+	}
+	err = c.each("SELECT k, artifact, body FROM event WHERE k >= ? AND k <= ? AND kind = 2 ORDER BY k",
+		[]any{key(h.n, from), key(h.n, maxNumber)}, func(r row) (bool, error) {
+			if f := byID[r.text(1)]; f != nil && number(r.int(0)) >= f.start {
+				f.chunks = append(f.chunks, r.blob(2))
+			}
+			return true, nil
+		})
+	if err != nil {
+		return err
+	}
+	for _, f := range order {
+		whole, err := canon.FoldAll(f.chunks)
+		if err != nil {
+			return err
+		}
+		h.Artifacts = append(h.Artifacts, whole)
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+// The files in a data directory.
+const (
+	FileName     = "holdfast.db"
+	LockFileName = "holdfast.lock"
+)
+
+// Options configure a Store.
+type Options struct {
+	// Dir is the data directory; it is made, 0700, if it does not exist.
+	Dir string
+	// Now is the store's clock; time.Now if nil.
+	Now func() time.Time
+	// Log gets what no caller is told; discarded if nil.
+	Log *slog.Logger
+	// Observe, if not nil, is called by the writer after each transaction.
+	Observe func(batch int, took time.Duration)
+	// Synchronous is SQLite's setting of that name, FULL if empty. Anything less
+	// breaks the promise that what is acknowledged is durable: for tests of tests.
+	Synchronous string
+}
+
+// Store is a hub.Store in one SQLite file.
+type Store struct {
+	opt  Options
+	lock *os.File
+
+	w       *conn
+	ops     chan *op
+	written chan struct{}
+	// closing guards closed, so that nothing is sent to ops after it is closed.
+	closing   sync.RWMutex
+	closed    bool
+	unhealthy atomic.Value // errorBox: how the last transaction ended
+
+	readers chan *conn
+	gone    chan struct{} // closed when no read may begin any more
+
+	parties parties
+}
+
+// Open opens the store in a data directory, creating or migrating it as needed.
+// It fails with a hub.Error of kind Exists when another hub uses the directory.
+func Open(ctx context.Context, opt Options) (_ *Store, err error) {
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Synchronous == "" {
+		opt.Synchronous = "FULL"
+	}
+	if err := os.MkdirAll(opt.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	s := &Store{opt: opt, ops: make(chan *op, batchMax), written: make(chan struct{}), gone: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeFiles())
+		}
+	}()
+	if s.lock, err = lockDir(opt.Dir); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(opt.Dir, FileName)
+	if err := migrate(ctx, path); err != nil {
+		return nil, err
+	}
+	if s.w, err = openConn(dsn(path, opt.Synchronous, false)); err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	if err := s.openReaders(path); err != nil {
+		return nil, err
+	}
+	if err := s.parties.load(s.w); err != nil {
+		return nil, fmt.Errorf("read the addresses: %w", err)
+	}
+	s.unhealthy.Store(errorBox{})
+	go s.writeLoop()
+	return s, nil
+}
+
+func (s *Store) openReaders(path string) error {
+	n := max(4, runtime.GOMAXPROCS(0))
+	s.readers = make(chan *conn, n)
+	for range n {
+		c, err := openConn(dsn(path, s.opt.Synchronous, true))
+		if err != nil {
+			return fmt.Errorf("open the database for reading: %w", err)
+		}
+		s.readers <- c
+	}
+	return nil
+}
+
+// dsn says how a connection is set up. busy_timeout comes first since switching to
+// WAL may already have to wait.
+func dsn(path, synchronous string, readOnly bool) string {
+	pragmas := []string{
+		"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(" + synchronous + ")",
+		"temp_store(MEMORY)", "cache_size(-8000)", "wal_autocheckpoint(4000)",
+		"journal_size_limit(67108864)", "trusted_schema(OFF)",
+	}
+	if readOnly {
+		pragmas = append(pragmas, "query_only(1)")
+	}
+	q := url.Values{"_pragma": pragmas}
+	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?" + q.Encode()
+}
+
+// lockDir takes the data directory for this process. The lock ends with the
+// process, however that ends.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, LockFileName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+			return nil, hub.Wrap(hub.Unavailable, err, "the data directory %s cannot be written to; give the hub's user write access to it or choose another with --data", dir)
+		}
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, hub.Errorf(hub.Exists, "another hub is using the data directory %s; stop it first, or choose another directory with --data", dir)
+		}
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	return f, nil
+}
+
+// Ping implements hub.Store.
+func (s *Store) Ping(context.Context) error {
+	if box, _ := s.unhealthy.Load().(errorBox); box.err != nil {
+		return storeError(box.err)
+	}
+	return s.read(func(c *conn) error {
+		_, err := c.one("SELECT 1 FROM meta LIMIT 1")
+		return err
+	})
+}
+
+// Close implements hub.Store: what was sent to the writer is finished first.
+func (s *Store) Close() error {
+	s.closing.Lock()
+	if s.closed {
+		s.closing.Unlock()
+		return nil
+	}
+	s.closed = true
+	close(s.ops)
+	s.closing.Unlock()
+	<-s.written
+	return s.closeFiles()
+}
+
+func (s *Store) closeFiles() error {
+	close(s.gone)
+	var errs []error
+	for range cap(s.readers) {
+		select {
+		case c := <-s.readers:
+			errs = append(errs, c.close())
+		case <-time.After(10 * time.Second):
+			errs = append(errs, errors.New("a read did not end"))
+		}
+	}
+	if s.w != nil {
+		errs = append(errs, s.w.close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// read runs f on a reading connection in one snapshot.
+func (s *Store) read(f func(c *conn) error) error {
+	var c *conn
+	select {
+	case c = <-s.readers:
+	case <-s.gone:
+		return errClosed
+	}
+	defer func() { s.readers <- c }()
+	if _, err := c.exec("BEGIN"); err != nil {
+		return storeError(err)
+	}
+	err := f(c)
+	if _, end := c.exec("COMMIT"); err == nil {
+		err = end
+	}
+	return storeError(err)
+}

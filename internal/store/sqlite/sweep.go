@@ -1,0 +1,170 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+// Sweep implements hub.Transitions.
+func (s *Store) Sweep(ctx context.Context, limit int, leases bool, l hub.Limits) (out hub.Swept, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		list, err := t.heads("SELECT "+headColumns+`FROM queue q JOIN task t ON t.n = q.task
+			WHERE q.due_at <= ?1 AND (?2 OR q.phase <> ?3 OR q.deadline <= ?1) ORDER BY q.due_at, q.task LIMIT ?4`,
+			t.now, leases, hub.Leased, limit)
+		if err != nil {
+			return err
+		}
+		out = hub.Swept{Changed: len(list), More: len(list) == limit}
+		for _, h := range list {
+			if err := t.sweepOne(h, l, &out); err != nil {
+				return err
+			}
+		}
+		out.Next, err = t.nextDue()
+		return err
+	})
+	if err != nil {
+		return hub.Swept{}, err
+	}
+	return out, nil
+}
+
+// nextDue is how long until something is due that is not yet; negative for never.
+func (t *tx) nextDue() (time.Duration, error) {
+	r, err := t.one("SELECT min(due_at) FROM queue WHERE due_at > ?", t.now)
+	if err != nil || r.null(0) {
+		return -1, err
+	}
+	return r.time(0).Sub(t.now), nil
+}
+
+func (t *tx) sweepOne(h *head, l hub.Limits, out *hub.Swept) error {
+	switch {
+	case !h.Deadline.IsZero() && !t.now.Before(h.Deadline):
+		out.Tasks = append(out.Tasks, h.ID)
+		return t.fail(h, "the task did not end by its deadline, "+h.Deadline.Format(time.RFC3339))
+	case h.Phase == hub.Leased && h.provisional:
+		out.Ready = append(out.Ready, h.Callee.ID)
+		return t.takeUnconfirmed(h)
+	case h.Phase == hub.Leased:
+		return t.leaseLost(h, l, out)
+	}
+	out.Ready = append(out.Ready, h.Callee.ID)
+	if err := t.offer(h); err != nil {
+		return err
+	}
+	return t.saveQueue(h)
+}
+
+// takeUnconfirmed offers a task again whose hand-out nobody confirmed.
+func (t *tx) takeUnconfirmed(h *head) error {
+	h.lapse = true
+	if err := t.closeAttempt(h, attemptUnconfirmed, nil); err != nil {
+		return err
+	}
+	if err := t.offer(h); err != nil {
+		return err
+	}
+	if err := t.saveQueue(h); err != nil {
+		return err
+	}
+	return t.log(h, hub.ActUnconfirmed, actorHub, "")
+}
+
+// leaseLost counts a failure, and offers the task again after a backoff or, when it
+// has been redelivered often enough, fails it.
+func (t *tx) leaseLost(h *head, l hub.Limits, out *hub.Swept) error {
+	redeliveries, err := t.redeliveries(h, l)
+	if err != nil {
+		return err
+	}
+	h.lapse = true
+	h.Failures++
+	if err := t.closeAttempt(h, attemptExpired, nil); err != nil {
+		return err
+	}
+	if h.Failures > redeliveries {
+		out.Tasks = append(out.Tasks, h.ID)
+		return t.fail(h, fmt.Sprintf("the task was delivered %d times and each time its callee went silent before the lease of %s ran out",
+			h.Failures, h.leaseFor))
+	}
+	h.Phase, h.ranked, h.Due = hub.Ready, false, t.now.Add(l.Backoff(h.Failures))
+	if err := t.saveQueue(h); err != nil {
+		return err
+	}
+	return t.log(h, hub.ActLeaseExpired, actorHub, fmt.Sprintf("failure %d of at most %d", h.Failures, redeliveries+1))
+}
+
+// redeliveries is how often the callee's tasks are redelivered.
+func (t *tx) redeliveries(h *head, l hub.Limits) (int, error) {
+	r, err := t.one("SELECT max_redeliveries FROM address WHERE n = ?", h.callee)
+	if err != nil || r == nil || r.int(0) < 0 {
+		return l.Redeliveries, err
+	}
+	return int(r.int(0)), nil
+}
+
+// Prune implements hub.Transitions.
+func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		var tasks []int64
+		err := t.each(`SELECT n FROM task WHERE ended_at < ?1 AND
+			(ended_at <= ?2 OR NOT EXISTS (SELECT 1 FROM idempotency WHERE task = task.n)) ORDER BY ended_at LIMIT ?3`,
+			[]any{before, t.now.Add(-keyLife), limit}, func(r row) (bool, error) {
+				tasks = append(tasks, r.int(0))
+				return true, nil
+			})
+		if err != nil {
+			return err
+		}
+		for _, task := range tasks {
+			if err := t.remove(task); err != nil {
+				return err
+			}
+		}
+		n = len(tasks)
+		_, err = t.exec("DELETE FROM activity WHERE id IN (SELECT id FROM activity ORDER BY id LIMIT ?) AND at < ?", 20*limit, before)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// remove deletes a task with all that is its.
+func (t *tx) remove(task int64) error {
+	for _, table := range []string{"event", "message", "attempt"} {
+		if _, err := t.exec("DELETE FROM "+table+" WHERE k >= ? AND k <= ?", key(task, 0), key(task, maxNumber)); err != nil {
+			return err
+		}
+	}
+	for _, table := range []string{"artifact", "idempotency"} {
+		if _, err := t.exec("DELETE FROM "+table+" WHERE task = ?", task); err != nil {
+			return err
+		}
+	}
+	_, err := t.exec("DELETE FROM task WHERE n = ?", task)
+	return err
+}
+
+// MarkRead implements hub.Transitions.
+func (s *Store) MarkRead(ctx context.Context, marks []hub.ReadMark) error {
+	return s.write(ctx, func(t *tx) error {
+		for _, m := range marks {
+			if _, err := t.exec("UPDATE task SET polls = polls + ?, polled_at = ? WHERE id = ?", m.Polls, t.now, m.Task); err != nil {
+				return err
+			}
+			if !m.End {
+				continue
+			}
+			if _, err := t.exec("UPDATE task SET read_at = ? WHERE id = ? AND read_at IS NULL AND ended_at IS NOT NULL", t.now, m.Task); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -10,8 +10,8 @@ import (
 type SendRequest struct {
 	To string // handle or id of the callee
 
-	// MessageID, ContextID and TaskID are the message's own; the last two may be
-	// empty.
+	// MessageID, ContextID and TaskID are the message's own and may be empty; a
+	// message without id gets one.
 	MessageID, ContextID, TaskID string
 	// Message is canonical JSON without taskId and contextId.
 	Message []byte
@@ -49,6 +49,9 @@ type ReportRequest struct {
 	State   hub.State
 	Message []byte
 	Error   string
+	// Digest tells the same result sent again from another one. It covers what the
+	// callee wrote, not what the face added, such as a message id.
+	Digest [32]byte
 	// Next, if not nil, asks for the next ready task along with it; it never waits.
 	Next *NextRequest
 }
@@ -64,24 +67,3 @@ type Ref struct {
 	Callee string // handle or id; empty for any address, see Engine.Task
 	Task   string
 }
-
-// The engine's operations, all methods of *Engine (p is who asks):
-//
-//	Send(ctx, p, SendRequest) (SendResult, error)              accept; never waits for the callee
-//	Wait(ctx, p, Ref, limit, load) (*hub.Task, error)          until it settles or limit has passed; ctx's end is an error
-//	Task(ctx, p, Ref, load) (*hub.Task, error)                 as caller, callee or admin
-//	Tasks(ctx, p, callee string, hub.TaskFilter) (hub.TaskPage, error)
-//	Cancel(ctx, p, Ref) (*hub.Task, error)
-//	Subscribe(ctx, p, Ref, after int64) (*Stream, error)       after < 0: from a snapshot
-//	Next(ctx, p, NextRequest) (*hub.Task, error)               nil when there was none
-//	Release(ctx, p, *hub.Task)                                 the claim's answer could not be written
-//	Report(ctx, p, ReportRequest) (ReportResult, error)
-//	Heartbeat(ctx, p, task, claim string, after int) (hub.Beat, error)
-//	Requeue(ctx, p, task string) (*hub.Task, error)            admin
-//	Activity(ctx, p, hub.ActivityQuery) (hub.ActivityPage, error)
-//	FollowActivity(ctx, p, after string) (*Feed, error)
-//
-// Stream: Snapshot() *hub.Task (nil when resumed after a number);
-// Next(ctx) (events []hub.Event, more bool, err error) waits for the next events;
-// more is false once the terminal event has been given. Feed: Next(ctx)
-// ([]hub.Activity, error) waits for the next lines.

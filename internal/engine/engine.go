@@ -4,6 +4,155 @@
 // knows a protocol.
 //
 // Waiting costs the hub nothing but the waiter's own goroutine: a parked task is a
-// row. Wake-ups are hints in memory, given after the commit; the store alone says
-// what happened, and a lost hint is made up for by a look once a second.
+// row. Wake-ups are hints in memory, given after the commit by whoever committed;
+// the store alone says what happened.
 package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+// Directory is what the engine needs to know of addresses; identity implements it.
+type Directory interface {
+	// Resolve finds a living address by handle or id; NotPermitted if there is none,
+	// the same answer as for one that may not be called.
+	Resolve(ctx context.Context, ref string) (*hub.Address, error)
+	// MayCall reports whether p may send to a (and read its own tasks there).
+	MayCall(p hub.Principal, a *hub.Address) bool
+}
+
+// Options configure an Engine.
+type Options struct {
+	Store     hub.Store
+	Directory Directory
+	// Limits are DefaultLimits where zero.
+	Limits hub.Limits
+	Log    *slog.Logger
+	// Retain is how long ended tasks are kept; 0 for ever.
+	Retain time.Duration
+	// DeleteGrace is how long a deleted address's queued tasks wait before they are
+	// canceled.
+	DeleteGrace time.Duration
+	// Rate and Burst bound the sends of one caller to one address, per second; a
+	// Rate of 0 bounds nothing.
+	Rate  float64
+	Burst int
+	// NewID makes task and context ids; UUIDv7 if nil.
+	NewID func() string
+	// Observe, if not nil, is told of each transition that was made.
+	Observe func(kind hub.ActivityKind)
+}
+
+// Engine runs tasks. Make one with New, Start it, and Close it.
+type Engine struct {
+	opt   Options
+	store hub.Store
+
+	tasks   topic   // by task id
+	feed    topic   // one key: the activity feed
+	pollers pollers // by callee id
+	marks   marks
+	rates   rates
+	seen    sync.Map // callee id -> time.Time of the last poll
+	open    gauges
+
+	draining  chan struct{}
+	drainOnce sync.Once
+	stop      context.CancelFunc
+	running   sync.WaitGroup
+}
+
+// New makes an engine that does not run yet: it serves requests, but nothing
+// expires until Start.
+func New(opt Options) *Engine {
+	if opt.Limits == (hub.Limits{}) {
+		opt.Limits = hub.DefaultLimits()
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.NewID == nil {
+		opt.NewID = newUUID
+	}
+	return &Engine{
+		opt: opt, store: opt.Store, draining: make(chan struct{}),
+		rates: rates{perSecond: opt.Rate, burst: opt.Burst},
+	}
+}
+
+// newUUID makes a UUIDv7: ids made later sort later.
+func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// Start begins the background work: expiry, retention and read marks.
+func (e *Engine) Start() {
+	ctx, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	for _, loop := range []func(context.Context){e.sweepLoop, e.retainLoop, e.markLoop} {
+		e.running.Go(func() { loop(ctx) })
+	}
+}
+
+// Close ends the background work and every open wait. The store stays open.
+func (e *Engine) Close() {
+	e.Drain()
+	if e.stop != nil {
+		e.stop()
+	}
+	e.running.Wait()
+}
+
+// Drain ends every open wait (long polls, blocking sends, streams, feeds) at once,
+// each with its ordinary "nothing more" answer, so that a server can shut down.
+// Later waits do not wait.
+func (e *Engine) Drain() { e.drainOnce.Do(func() { close(e.draining) }) }
+
+// callable resolves the address that p wants to call, NotPermitted if it may not.
+func (e *Engine) callable(ctx context.Context, p hub.Principal, ref string) (*hub.Address, error) {
+	a, err := e.opt.Directory.Resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if !e.opt.Directory.MayCall(p, a) {
+		return nil, hub.ErrNotPermitted()
+	}
+	return a, nil
+}
+
+// ref resolves a reference to a task at an address that p may call.
+func (e *Engine) ref(ctx context.Context, p hub.Principal, r Ref) (hub.TaskRef, error) {
+	if r.Callee == "" {
+		if !p.Admin() {
+			return hub.TaskRef{}, hub.ErrTaskNotFound()
+		}
+		return hub.TaskRef{ID: r.Task}, nil
+	}
+	a, err := e.callable(ctx, p, r.Callee)
+	if err != nil {
+		return hub.TaskRef{}, err
+	}
+	return hub.TaskRef{Callee: a.ID, ID: r.Task}, nil
+}
+
+// changed gives the hints of a committed transition.
+func (e *Engine) changed(kind hub.ActivityKind, task string, state hub.State) {
+	e.tasks.notify(task, state)
+	e.feed.notify("", state)
+	if e.opt.Observe != nil {
+		e.opt.Observe(kind)
+	}
+}
+
+// Waiting counts the open waits, for metrics.
+type Waiting struct{ Polls, Streams, Sends int64 }
+
+// Waiting says how many requests wait just now.
+func (e *Engine) Waiting() Waiting {
+	return Waiting{Polls: e.open.polls.Load(), Streams: e.open.streams.Load(), Sends: e.open.sends.Load()}
+}

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+// Report applies what a callee reports of a task that it holds; it is durable when
+// Report returns.
+func (e *Engine) Report(ctx context.Context, p hub.Principal, r ReportRequest) (ReportResult, error) {
+	attempt, err := attemptOf(r.Task, r.Claim)
+	if err != nil {
+		return ReportResult{}, err
+	}
+	in := hub.Report{
+		Callee: p.Address, Task: r.Task, Attempt: attempt, Events: r.Events, State: r.State,
+		Message: r.Message, Error: r.Error, Digest: r.Digest, Limits: e.opt.Limits,
+	}
+	if in.Digest == ([32]byte{}) && r.State.Settled() {
+		in.Digest = reportDigest(&in)
+	}
+	if r.Next != nil {
+		spec, err := e.claimSpec(ctx, p, *r.Next)
+		if err != nil {
+			return ReportResult{}, err
+		}
+		in.Next = &spec
+		e.seen.Store(p.Address, now())
+	}
+	out, err := e.store.Report(context.WithoutCancel(ctx), in)
+	if err != nil {
+		return ReportResult{}, err
+	}
+	if !out.Replayed {
+		e.changed(reportKind(r.State), out.Task.ID, out.Task.State)
+	}
+	if out.Next != nil {
+		e.changed(hub.ActClaimed, out.Next.ID, out.Next.State)
+	}
+	return ReportResult{Task: out.Task, Next: out.Next}, nil
+}
+
+// reportDigest tells one settling report from another.
+func reportDigest(r *hub.Report) (sum [32]byte) {
+	h := sha256.New()
+	part := func(b []byte) {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(b)))
+		h.Write(size[:])
+		h.Write(b)
+	}
+	part([]byte{byte(r.State)})
+	part(r.Message)
+	part([]byte(r.Error))
+	for i := range r.Events {
+		part(r.Events[i].Body)
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+func reportKind(s hub.State) hub.ActivityKind {
+	switch s {
+	case hub.Completed:
+		return hub.ActCompleted
+	case hub.Failed:
+		return hub.ActFailed
+	case hub.Rejected:
+		return hub.ActRejected
+	case hub.InputRequired, hub.AuthRequired:
+		return hub.ActAsked
+	default:
+		return hub.ActProgress
+	}
+}
+
+// Heartbeat renews a claim and hands over what its holder has not seen; see
+// hub.Transitions.
+func (e *Engine) Heartbeat(ctx context.Context, p hub.Principal, task, claim string, after int) (hub.Beat, error) {
+	attempt, err := attemptOf(task, claim)
+	if err != nil {
+		return hub.Beat{}, err
+	}
+	return e.store.Heartbeat(context.WithoutCancel(ctx), hub.Heartbeat{Callee: p.Address, Task: task, Attempt: attempt, After: after})
+}
+
+// attemptOf reads a claim id; a claim of another task has lapsed by definition.
+func attemptOf(task, claim string) (int, error) {
+	if claim == "" {
+		return 0, nil
+	}
+	n, ok := hub.ParseClaimID(task, claim)
+	if !ok {
+		return 0, hub.ErrClaimLapsed()
+	}
+	return n, nil
+}
+
+// Cancel ends a task for its caller or the administrator, and tells its holder with
+// the next heartbeat.
+func (e *Engine) Cancel(ctx context.Context, p hub.Principal, r Ref) (*hub.Task, error) {
+	ref, err := e.ref(ctx, p, r)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.store.Cancel(context.WithoutCancel(ctx), ref, p.Viewer())
+	if err != nil {
+		return nil, err
+	}
+	e.changed(hub.ActCanceled, t.ID, t.State)
+	e.looked(p, t, 0)
+	return t, nil
+}
+
+// Requeue offers a held task again, or repeats a failed one as a new task; for the
+// administrator.
+func (e *Engine) Requeue(ctx context.Context, p hub.Principal, task string) (*hub.Task, error) {
+	if !p.Admin() {
+		return nil, hub.Errorf(hub.NotPermitted, "only the hub's administrator can requeue a task")
+	}
+	t, err := e.store.Requeue(context.WithoutCancel(ctx), task, e.opt.NewID())
+	if err != nil {
+		return nil, err
+	}
+	e.changed(hub.ActRequeued, t.ID, t.State)
+	e.pollers.wake(t.Callee.ID)
+	return t, nil
+}

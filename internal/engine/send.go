@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/canon"
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+// maxKey bounds an idempotency key, in bytes.
+const maxKey = 255
+
+// Send accepts a message: it is durable when Send returns. It never waits for the
+// callee; Wait does.
+func (e *Engine) Send(ctx context.Context, p hub.Principal, r SendRequest) (SendResult, error) {
+	callee, err := e.callable(ctx, p, r.To)
+	if err != nil {
+		return SendResult{}, err
+	}
+	if err := e.rates.allow(p.Address, callee.ID); err != nil {
+		return SendResult{}, err
+	}
+	in, err := e.newSend(p, callee, &r)
+	if err != nil {
+		return SendResult{}, err
+	}
+	ignored, err := e.lineage(ctx, p, &r, &in)
+	if err != nil {
+		return SendResult{}, err
+	}
+	pl := e.pollers.reserve(callee.ID)
+	if pl != nil {
+		in.Claim = &pl.spec
+	}
+	// Whoever sent it may go away; what they sent is still taken or refused whole.
+	sent, err := e.store.Send(context.WithoutCancel(ctx), in)
+	e.settle(pl, callee.ID, sent, err)
+	if err != nil {
+		return SendResult{}, err
+	}
+	e.sent(callee.ID, sent)
+	return SendResult{Task: sent.Task, Created: sent.Created, Replayed: sent.Replayed, LineageIgnored: ignored}, nil
+}
+
+// settle gives a reserved poller its task, or lets it look again.
+func (e *Engine) settle(pl *poller, callee string, sent hub.Sent, err error) {
+	if pl == nil {
+		return
+	}
+	if err == nil && sent.Claimed != nil {
+		e.changed(hub.ActClaimed, sent.Claimed.ID, sent.Claimed.State)
+	}
+	if err != nil || sent.Claimed == nil {
+		pl.woken <- struct{}{}
+		return
+	}
+	pl.given <- sent.Claimed
+}
+
+// sent gives the hints of a send, and wakes a poller if a task is ready that the
+// send itself did not hand out.
+func (e *Engine) sent(callee string, sent hub.Sent) {
+	kind := hub.ActMessage
+	switch {
+	case sent.Replayed:
+		return
+	case sent.Created:
+		kind = hub.ActSent
+	case sent.Answered:
+		kind = hub.ActAnswered
+	}
+	e.changed(kind, sent.Task.ID, sent.Task.State)
+	if kind != hub.ActMessage && (sent.Claimed == nil || sent.Claimed.ID != sent.Task.ID) {
+		e.pollers.wake(callee)
+	}
+}
+
+func (e *Engine) newSend(p hub.Principal, callee *hub.Address, r *SendRequest) (hub.Send, error) {
+	in := hub.Send{
+		Caller: p.Address, Callee: callee.ID, TaskID: e.opt.NewID(), ContextID: r.ContextID, ContextGiven: r.ContextID != "",
+		FollowUp: r.TaskID, AnswerContext: r.AnswerContext, Tags: r.Tags, Metadata: r.Metadata,
+		Deadline: r.Deadline, Trace: r.Traceparent, Limits: e.opt.Limits,
+	}
+	if !in.ContextGiven {
+		in.ContextID = e.opt.NewID()
+	}
+	if !r.Deadline.IsZero() && !r.Deadline.After(time.Now()) {
+		return in, hub.InvalidField("deadline", "the deadline has passed already")
+	}
+	if len(r.IdempotencyKey) > maxKey {
+		return in, hub.InvalidField("Idempotency-Key", "a key has at most %d bytes", maxKey)
+	}
+	in.Key = sendKey(p, callee, r)
+	m := canon.Message{ID: r.MessageID, Body: r.Message}
+	if m.ID == "" {
+		m.SetID(e.opt.NewID())
+	}
+	in.Message = m.Body
+	return in, nil
+}
+
+// sendKey is the idempotency key of a send: the one that came with it or, where the
+// address wants that, its messageId. Anybody can be anonymous, so that has none.
+func sendKey(p hub.Principal, callee *hub.Address, r *SendRequest) *hub.Key {
+	name := "key\x00" + r.IdempotencyKey
+	if r.IdempotencyKey == "" {
+		if !callee.DedupeMessageID || r.MessageID == "" {
+			return nil
+		}
+		name = "message\x00" + r.MessageID
+	}
+	if p.Role == hub.RoleAnonymous {
+		return nil
+	}
+	h := sha256.New()
+	for _, part := range [][]byte{r.Message, []byte(r.ContextID), []byte(r.TaskID), r.Tags, r.Metadata} {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
+		h.Write(size[:])
+		h.Write(part)
+	}
+	k := &hub.Key{Hash: sha256.Sum256([]byte(name))}
+	h.Sum(k.Fingerprint[:0])
+	return k
+}
+
+// lineage resolves what the send says it is part of. Holdfast-Task counts if that
+// task was addressed to the caller, X-Parent-Call if the caller may see that call;
+// the former wins. What does not count is ignored: the send starts a new run.
+func (e *Engine) lineage(ctx context.Context, p hub.Principal, r *SendRequest, in *hub.Send) (ignored bool, err error) {
+	if r.HoldfastTask != "" {
+		parent, err := e.store.Task(ctx, hub.TaskRef{Callee: p.Address, ID: r.HoldfastTask}, p.Viewer(), hub.Load{})
+		if err == nil {
+			in.ParentTask, in.ParentCall, in.Run = parent.ID, parent.CallID(), parent.Run
+			return false, nil
+		}
+		if hub.KindOf(err) != hub.NotFound {
+			return false, err
+		}
+	}
+	if r.ParentCall != "" {
+		parent, err := e.store.Task(ctx, hub.TaskRef{ID: r.ParentCall}, hub.Viewer{All: true}, hub.Load{})
+		if err != nil && hub.KindOf(err) != hub.NotFound {
+			return false, err
+		}
+		if err == nil && (p.Admin() || parent.Caller.ID == p.Address || parent.Callee.ID == p.Address) {
+			in.ParentTask, in.ParentCall, in.Run = parent.ID, parent.CallID(), parent.Run
+			return false, nil
+		}
+	}
+	return r.HoldfastTask != "" || r.ParentCall != "", nil
+}

@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+type gauges struct{ polls, streams, sends atomic.Int64 }
+
+// topic wakes those who wait for something under a key. A hint carries the state
+// that was committed, so that who waits for the end need not look at every step.
+type topic struct {
+	mu sync.Mutex
+	m  map[string]map[*waiter]struct{}
+}
+
+// waiter holds at most one hint.
+type waiter struct{ c chan hub.State }
+
+func (t *topic) join(key string) *waiter {
+	w := &waiter{c: make(chan hub.State, 1)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.m == nil {
+		t.m = make(map[string]map[*waiter]struct{})
+	}
+	if t.m[key] == nil {
+		t.m[key] = make(map[*waiter]struct{}, 1)
+	}
+	t.m[key][w] = struct{}{}
+	return w
+}
+
+func (t *topic) leave(key string, w *waiter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.m[key], w)
+	if len(t.m[key]) == 0 {
+		delete(t.m, key)
+	}
+}
+
+// notify leaves a hint with everyone who waits under key. Hints of two commits may
+// come in either order, so one that says "settled" is kept until it is looked at.
+func (t *topic) notify(key string, state hub.State) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for w := range t.m[key] {
+		select {
+		case w.c <- state:
+			continue
+		default:
+		}
+		if !state.Settled() {
+			continue
+		}
+		select {
+		case <-w.c:
+		default:
+		}
+		w.c <- state // only notify sends, under t.mu, so there is room
+	}
+}

@@ -8,29 +8,23 @@ import (
 )
 
 // Cancel implements hub.Transitions.
-func (s *Store) Cancel(ctx context.Context, ref hub.TaskRef, by hub.Viewer) (out *hub.Task, err error) {
-	err = s.write(ctx, func(t *tx) error {
+func (s *Store) Cancel(ctx context.Context, ref hub.TaskRef, by hub.Viewer) (*hub.Task, error) {
+	return write(ctx, s, func(t *tx) (*hub.Task, error) {
 		h, err := s.find(t.conn, ref, by)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		actor := s.parties.n(by.Address)
-		if h == nil || (!by.All && h.caller != actor) {
-			return hub.ErrTaskNotFound()
+		switch {
+		case h == nil || (!by.All && h.caller != actor):
+			return nil, hub.ErrTaskNotFound()
+		case h.State == hub.Canceled:
+			return &h.Task, s.load(t.conn, h, hub.Load{})
+		case h.State.Terminal():
+			return nil, hub.Errorf(hub.NotCancelable, "the task has already ended as %s and cannot be canceled", h.State)
 		}
-		out = &h.Task
-		if h.State == hub.Canceled {
-			return s.load(t.conn, h, hub.Load{})
-		}
-		if h.State.Terminal() {
-			return hub.Errorf(hub.NotCancelable, "the task has already ended as %s and cannot be canceled", h.State)
-		}
-		return t.cancel(h, nil, actor)
+		return &h.Task, t.cancel(h, nil, actor)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 func (t *tx) cancel(h *head, message []byte, actor int64) error {
@@ -42,52 +36,42 @@ func (t *tx) cancel(h *head, message []byte, actor int64) error {
 }
 
 // CancelQueued implements hub.Transitions.
-func (s *Store) CancelQueued(ctx context.Context, callee string, limit int) (out hub.Swept, err error) {
-	err = s.write(ctx, func(t *tx) error {
+func (s *Store) CancelQueued(ctx context.Context, callee string, limit int) (hub.Swept, error) {
+	return write(ctx, s, func(t *tx) (hub.Swept, error) {
+		var out hub.Swept
 		list, err := t.heads("SELECT "+headColumns+`FROM queue q JOIN task t ON t.n = q.task
 			WHERE t.callee = ? LIMIT ?`, s.parties.n(callee), limit)
 		if err != nil {
-			return err
+			return out, err
 		}
 		for _, h := range list {
 			why := canon.TextMessage(hubMessageID(h), true, "The address this task was sent to has been deleted.")
 			if err := t.cancel(h, why, actorHub); err != nil {
-				return err
+				return out, err
 			}
 			out.Tasks = append(out.Tasks, h.ID)
 		}
 		out.Changed, out.More = len(list), len(list) == limit
-		return nil
+		return out, nil
 	})
-	if err != nil {
-		return hub.Swept{}, err
-	}
-	return out, nil
 }
 
 // Requeue implements hub.Transitions.
-func (s *Store) Requeue(ctx context.Context, task, newID string) (out *hub.Task, err error) {
-	err = s.write(ctx, func(t *tx) error {
+func (s *Store) Requeue(ctx context.Context, task, newID string) (*hub.Task, error) {
+	return write(ctx, s, func(t *tx) (*hub.Task, error) {
 		h, err := s.find(t.conn, hub.TaskRef{ID: task}, hub.Viewer{All: true})
-		if err != nil {
-			return err
-		}
 		switch {
+		case err != nil:
+			return nil, err
 		case h == nil:
-			return hub.ErrTaskNotFound()
+			return nil, hub.ErrTaskNotFound()
 		case h.Phase == hub.Leased:
-			out = &h.Task
-			return t.takeBack(h)
+			return &h.Task, t.takeBack(h)
 		case h.State == hub.Failed:
-			out, err = t.repeat(h, newID)
-			return err
+			return t.repeat(h, newID)
 		}
-		return hub.Errorf(hub.Conflict, "the task is %s (%s); only a failed task, or one that a callee holds, can be requeued", h.State, h.Phase)
+		return nil, hub.Errorf(hub.Conflict, "the task is %s (%s); only a failed task, or one that a callee holds, can be requeued", h.State, h.Phase)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // takeBack takes a task from its holder, whose claim ends with it.

@@ -7,15 +7,8 @@ import (
 )
 
 // Claim implements hub.Transitions.
-func (s *Store) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (out *hub.Task, err error) {
-	err = s.write(ctx, func(t *tx) (err error) {
-		out, err = t.claim(s.parties.n(callee), c)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+func (s *Store) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (*hub.Task, error) {
+	return write(ctx, s, func(t *tx) (*hub.Task, error) { return t.claim(s.parties.n(callee), c) })
 }
 
 // claim gives the first ready task of a callee to it, nil if there is none.

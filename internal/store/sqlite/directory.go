@@ -20,24 +20,25 @@ func scanAddress(r row) hub.Address {
 
 // CreateAddress implements hub.Directory.
 func (s *Store) CreateAddress(ctx context.Context, a hub.Address) error {
-	var n int64
-	err := s.write(ctx, func(t *tx) error {
+	_, err := write(ctx, s, func(t *tx) (int64, error) {
 		r, err := t.one("SELECT 1 FROM address WHERE handle = ? AND deleted_at IS NULL", a.Handle)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if r != nil {
-			return hub.Errorf(hub.Exists, "the handle %q is taken; choose another", a.Handle)
+			return 0, hub.Errorf(hub.Exists, "the handle %q is taken; choose another", a.Handle)
 		}
-		n, err = t.insert(`INSERT INTO address (id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at)
+		n, err := t.insert(`INSERT INTO address (id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at)
 			VALUES (?,?,?,?,?,?,?,?,?,?,?)`,
 			a.ID, a.Handle, int(a.Kind), a.Description, a.Card, int(a.Access), a.Lease.Milliseconds(),
 			a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, a.CreatedAt)
-		return err
+		if err == nil {
+			// Known before the commit, so that no later transition misses it even if
+			// the caller stops waiting; a number that was never committed names nothing.
+			s.parties.add(n, hub.Party{ID: a.ID, Handle: a.Handle})
+		}
+		return n, err
 	})
-	if err == nil {
-		s.parties.add(n, hub.Party{ID: a.ID, Handle: a.Handle})
-	}
 	return err
 }
 
@@ -133,6 +134,13 @@ func (s *Store) CreateToken(ctx context.Context, k hub.Token) error {
 		}
 		if r == nil {
 			return hub.Errorf(hub.NotFound, "there is no such address")
+		}
+		known, err := t.one("SELECT 1 FROM token WHERE hash = ?", k.Hash[:])
+		if err != nil {
+			return err
+		}
+		if known != nil {
+			return hub.Errorf(hub.Exists, "this secret is or was another token's; choose another")
 		}
 		_, err = t.exec("INSERT INTO token ("+tokenColumns+") VALUES (?,?,?,?,?,?,?,?)",
 			k.ID, r.int(0), k.Name, int(k.Role), k.Hash[:], k.CreatedAt, k.ExpiresAt, k.RevokedAt)

@@ -10,19 +10,14 @@ import (
 )
 
 // Report implements hub.Transitions.
-func (s *Store) Report(ctx context.Context, r hub.Report) (out hub.Reported, err error) {
-	err = s.write(ctx, func(t *tx) error {
-		var err error
-		if out, err = t.report(&r); err != nil || r.Next == nil {
-			return err
+func (s *Store) Report(ctx context.Context, r hub.Report) (hub.Reported, error) {
+	return write(ctx, s, func(t *tx) (hub.Reported, error) {
+		out, err := t.report(&r)
+		if err == nil && r.Next != nil {
+			out.Next, err = t.claim(s.parties.n(r.Callee), *r.Next)
 		}
-		out.Next, err = t.claim(s.parties.n(r.Callee), *r.Next)
-		return err
+		return out, err
 	})
-	if err != nil {
-		return hub.Reported{}, err
-	}
-	return out, nil
 }
 
 func (t *tx) report(r *hub.Report) (hub.Reported, error) {
@@ -222,15 +217,8 @@ func (t *tx) renew(h *head, r *hub.Report) error {
 }
 
 // Heartbeat implements hub.Transitions.
-func (s *Store) Heartbeat(ctx context.Context, b hub.Heartbeat) (out hub.Beat, err error) {
-	err = s.write(ctx, func(t *tx) (err error) {
-		out, err = t.heartbeat(&b)
-		return err
-	})
-	if err != nil {
-		return hub.Beat{}, err
-	}
-	return out, nil
+func (s *Store) Heartbeat(ctx context.Context, b hub.Heartbeat) (hub.Beat, error) {
+	return write(ctx, s, func(t *tx) (hub.Beat, error) { return t.heartbeat(&b) })
 }
 
 func (t *tx) heartbeat(b *hub.Heartbeat) (hub.Beat, error) {

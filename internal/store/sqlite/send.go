@@ -12,19 +12,14 @@ import (
 const keyLife = 24 * time.Hour
 
 // Send implements hub.Transitions.
-func (s *Store) Send(ctx context.Context, in hub.Send) (out hub.Sent, err error) {
-	err = s.write(ctx, func(t *tx) error {
-		var err error
-		if out, err = t.send(&in); err != nil || in.Claim == nil {
-			return err
+func (s *Store) Send(ctx context.Context, in hub.Send) (hub.Sent, error) {
+	return write(ctx, s, func(t *tx) (hub.Sent, error) {
+		out, err := t.send(&in)
+		if err == nil && in.Claim != nil {
+			out.Claimed, err = t.claim(s.parties.n(in.Callee), *in.Claim)
 		}
-		out.Claimed, err = t.claim(s.parties.n(in.Callee), *in.Claim)
-		return err
+		return out, err
 	})
-	if err != nil {
-		return hub.Sent{}, err
-	}
-	return out, nil
 }
 
 func (t *tx) send(in *hub.Send) (hub.Sent, error) {

@@ -9,27 +9,23 @@ import (
 )
 
 // Sweep implements hub.Transitions.
-func (s *Store) Sweep(ctx context.Context, limit int, leases bool, l hub.Limits) (out hub.Swept, err error) {
-	err = s.write(ctx, func(t *tx) error {
+func (s *Store) Sweep(ctx context.Context, limit int, leases bool, l hub.Limits) (hub.Swept, error) {
+	return write(ctx, s, func(t *tx) (hub.Swept, error) {
 		list, err := t.heads("SELECT "+headColumns+`FROM queue q JOIN task t ON t.n = q.task
 			WHERE q.due_at <= ?1 AND (?2 OR q.phase <> ?3 OR q.deadline <= ?1) ORDER BY q.due_at, q.task LIMIT ?4`,
 			t.now, leases, hub.Leased, limit)
+		out := hub.Swept{Changed: len(list), More: len(list) == limit}
 		if err != nil {
-			return err
+			return out, err
 		}
-		out = hub.Swept{Changed: len(list), More: len(list) == limit}
 		for _, h := range list {
 			if err := t.sweepOne(h, l, &out); err != nil {
-				return err
+				return out, err
 			}
 		}
 		out.Next, err = t.nextDue()
-		return err
+		return out, err
 	})
-	if err != nil {
-		return hub.Swept{}, err
-	}
-	return out, nil
 }
 
 // nextDue is how long until something is due that is not yet; negative for never.
@@ -108,8 +104,8 @@ func (t *tx) redeliveries(h *head, l hub.Limits) (int, error) {
 }
 
 // Prune implements hub.Transitions.
-func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	err = s.write(ctx, func(t *tx) error {
+func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
+	return write(ctx, s, func(t *tx) (int, error) {
 		var tasks []int64
 		err := t.each(`SELECT n FROM task WHERE ended_at < ?1 AND
 			(ended_at <= ?2 OR NOT EXISTS (SELECT 1 FROM idempotency WHERE task = task.n)) ORDER BY ended_at LIMIT ?3`,
@@ -118,21 +114,16 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (n int, 
 				return true, nil
 			})
 		if err != nil {
-			return err
+			return 0, err
 		}
 		for _, task := range tasks {
 			if err := t.remove(task); err != nil {
-				return err
+				return 0, err
 			}
 		}
-		n = len(tasks)
 		_, err = t.exec("DELETE FROM activity WHERE id IN (SELECT id FROM activity ORDER BY id LIMIT ?) AND at < ?", 20*limit, before)
-		return err
+		return len(tasks), err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
 }
 
 // remove deletes a task with all that is its.

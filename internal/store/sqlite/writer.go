@@ -87,6 +87,20 @@ func (s *Store) write(ctx context.Context, f func(*tx) error) error {
 	}
 }
 
+// write runs a transition that gives something. What it gives is its own until the
+// commit is known: a caller that stops waiting shares nothing with it.
+func write[T any](ctx context.Context, s *Store, f func(*tx) (T, error)) (T, error) {
+	var out, none T
+	err := s.write(ctx, func(t *tx) (err error) {
+		out, err = f(t)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	return out, nil
+}
+
 // writeLoop is the writer. It ends when ops is closed and drained.
 func (s *Store) writeLoop() {
 	defer close(s.written)

@@ -1,0 +1,154 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/engine"
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+func TestLineageCountsOnlyWhereTheCallerHasAPartInIt(t *testing.T) {
+	e, _ := open(t, engine.Options{})
+	root := mustSend(t, e, send("callee", "root"))
+	next(t, e, 0, time.Minute)
+	foreign, err := e.Send(t.Context(), principal("caller"), send("other", "elsewhere"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		by           string
+		task, call   string
+		parent, run  string
+		wantsIgnored bool
+	}{
+		"a task addressed to the sender":             {by: "callee", task: root.ID, parent: root.ID, run: root.ID},
+		"a task that the sender sent":                {by: "caller", task: root.ID, wantsIgnored: true},
+		"a task between others":                      {by: "callee", task: foreign.Task.ID, wantsIgnored: true},
+		"a call that the sender made":                {by: "caller", call: root.ID, parent: root.ID, run: root.ID},
+		"a call between others":                      {by: "callee", call: foreign.Task.ID, wantsIgnored: true},
+		"a call that does not exist":                 {by: "callee", call: "nonsense", wantsIgnored: true},
+		"the task wins over the call":                {by: "callee", task: root.ID, call: foreign.Task.ID, parent: root.ID, run: root.ID},
+		"the call counts where the task does not":    {by: "caller", task: "nonsense", call: root.ID, parent: root.ID, run: root.ID},
+		"nothing, which is a new run and no offence": {by: "caller"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := send("other", "child")
+			r.HoldfastTask, r.ParentCall = c.task, c.call
+			out, err := e.Send(t.Context(), principal(c.by), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.run == "" {
+				c.run = out.Task.ID
+			}
+			if out.LineageIgnored != c.wantsIgnored || out.Task.ParentTask != c.parent || out.Task.ParentCall != c.parent || out.Task.Run != c.run {
+				t.Errorf("ignored=%v parent=%q run=%q; want %v, %q, %q", out.LineageIgnored, out.Task.ParentTask, out.Task.Run, c.wantsIgnored, c.parent, c.run)
+			}
+		})
+	}
+}
+
+func TestAnAddressCanDeduplicateByMessageID(t *testing.T) {
+	e, store := open(t, engine.Options{})
+	a := hub.Address{ID: "strict", Handle: "strict", Kind: hub.KindAgent, DedupeMessageID: true, CreatedAt: time.Now()}
+	if err := store.CreateAddress(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	e = engine.New(engine.Options{Store: store, Directory: directory{addresses: map[string]*hub.Address{"strict": &a, "callee": {ID: "callee"}}}})
+	once := func(by hub.Principal, to, text string) (string, error) {
+		r := send(to, text)
+		r.IdempotencyKey, r.MessageID, r.Message = "", "same", []byte(`{"messageId":"same","role":"ROLE_USER","parts":[{"text":"`+text+`"}]}`)
+		out, err := e.Send(t.Context(), by, r)
+		if err != nil {
+			return "", err
+		}
+		return out.Task.ID, nil
+	}
+	first, _ := once(principal("caller"), "strict", "a")
+	if again, err := once(principal("caller"), "strict", "a"); err != nil || again != first {
+		t.Errorf("the same message again gave %q, %v; want %q", again, err, first)
+	}
+	if _, err := once(principal("caller"), "strict", "b"); hub.KindOf(err) != hub.KeyReused {
+		t.Errorf("another message with the same id gave %v", err)
+	}
+	if id, err := once(principal("other"), "strict", "a"); err != nil || id == first {
+		t.Errorf("another caller's message with the same id gave %q, %v", id, err)
+	}
+	one, _ := once(principal("caller"), "callee", "a")
+	if two, _ := once(principal("caller"), "callee", "a"); one == two {
+		t.Error("an address that did not ask for it deduplicated by messageId")
+	}
+	anonymous := hub.Principal{Address: "caller", Role: hub.RoleAnonymous}
+	one, _ = once(anonymous, "strict", "z")
+	if two, _ := once(anonymous, "strict", "z"); one == two {
+		t.Error("anonymous callers share a key")
+	}
+}
+
+func TestAReadEndIsPendingNoMore(t *testing.T) {
+	e, _ := open(t, engine.Options{})
+	sent := mustSend(t, e, send("callee", "hi"))
+	pending := func() int {
+		page, err := e.Tasks(t.Context(), principal("caller"), "", hub.TaskFilter{Pending: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.Tasks)
+	}
+	if n := pending(); n != 1 {
+		t.Fatalf("%d pending after the send", n)
+	}
+	if _, err := e.Report(t.Context(), principal("callee"), report(next(t, e, 0, time.Minute), hub.Completed)); err != nil {
+		t.Fatal(err)
+	}
+	if n := pending(); n != 1 {
+		t.Fatalf("%d pending after the end, before it was read", n)
+	}
+	if _, err := e.Task(t.Context(), principal("callee"), engine.Ref{Callee: "callee", Task: sent.ID}, hub.Load{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := pending(); n != 1 {
+		t.Fatalf("%d pending after its callee looked", n)
+	}
+	get(t, e, sent.ID)
+	if n := pending(); n != 0 {
+		t.Errorf("%d pending after the end was read", n)
+	}
+}
+
+func TestRefusalsOfWhatCannotBe(t *testing.T) {
+	e, _ := open(t, engine.Options{})
+	sent := mustSend(t, e, send("callee", "hi"))
+	late := send("callee", "late")
+	late.Deadline = time.Now().Add(-time.Second)
+	_, errLate := e.Send(t.Context(), principal("caller"), late)
+	_, errNobody := e.Send(t.Context(), principal("caller"), send("nobody", "hi"))
+	_, errLease := e.Next(t.Context(), principal("callee"), engine.NextRequest{Lease: time.Millisecond})
+	_, errAck := e.Next(t.Context(), principal("callee"), engine.NextRequest{Lease: time.Minute, Ack: time.Hour})
+	_, errWait := e.Next(t.Context(), principal("callee"), engine.NextRequest{Wait: time.Hour})
+	_, errAhead := e.Subscribe(t.Context(), principal("caller"), engine.Ref{Callee: "callee", Task: sent.ID}, 99, hub.Load{})
+	_, errRequeue := e.Requeue(t.Context(), principal("caller"), sent.ID)
+	_, errAny := e.Task(t.Context(), principal("caller"), engine.Ref{Task: sent.ID}, hub.Load{})
+	_, errClaim := e.Heartbeat(t.Context(), principal("callee"), sent.ID, "another.1", -1)
+	for name, c := range map[string]struct {
+		err  error
+		want hub.Kind
+	}{
+		"a deadline in the past":        {errLate, hub.Invalid},
+		"an address that is not there":  {errNobody, hub.NotPermitted},
+		"a lease too short":             {errLease, hub.Invalid},
+		"an ack beyond the lease":       {errAck, hub.Invalid},
+		"a wait too long":               {errWait, hub.Invalid},
+		"an event that has not been":    {errAhead, hub.Invalid},
+		"a requeue by a mere caller":    {errRequeue, hub.NotPermitted},
+		"a task at any address":         {errAny, hub.NotFound},
+		"a heartbeat for another claim": {errClaim, hub.Conflict},
+	} {
+		var refused *hub.Error
+		if !errors.As(c.err, &refused) || refused.Kind != c.want {
+			t.Errorf("%s: got %v, want kind %d", name, c.err, c.want)
+		}
+	}
+}

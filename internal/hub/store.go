@@ -170,7 +170,8 @@ type Directory interface {
 	// have unfinished tasks.
 	DeletedAddresses(ctx context.Context, before time.Time) ([]string, error)
 
-	// CreateToken adds a token.
+	// CreateToken adds a token; Exists if its hash is or was another token's, revoked
+	// ones included.
 	CreateToken(ctx context.Context, t Token) error
 	// TokenByHash finds a token that is neither revoked nor expired nor of a deleted
 	// address; NotFound otherwise.
@@ -276,7 +277,7 @@ type Beat struct {
 // Swept is what a sweep changed: whom to wake, and whether more is due now.
 type Swept struct {
 	Tasks   []string // ids of tasks with new events
-	Ready   []string // address ids that have a ready task
+	Ready   []string // for each task that became ready, its callee's address id
 	Changed int      // rows changed
 	More    bool     // the limit was reached
 	// Next is how long until something else is due; negative for never.

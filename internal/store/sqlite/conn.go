@@ -207,6 +207,8 @@ func (c *conn) each(sql string, args []any, f func(r row) (more bool, err error)
 	}
 }
 
+const unavailableMessage = "the hub's database cannot be used just now and nothing was changed; try again"
+
 // storeError turns a failure of the database into what the hub answers: a store
 // that cannot work just now is Unavailable, everything else is a bug.
 func storeError(err error) error {
@@ -215,7 +217,7 @@ func storeError(err error) error {
 		return err
 	}
 	if broken(err) {
-		return hub.Wrap(hub.Unavailable, err, "the hub's database cannot be used just now and nothing was changed; try again")
+		return hub.Wrap(hub.Unavailable, err, unavailableMessage)
 	}
 	return err
 }

@@ -120,7 +120,10 @@ func checkLimits(h *head, r *hub.Report) error {
 	for i := range r.Events {
 		size += int64(len(r.Events[i].Body) + len(r.Events[i].Metadata))
 	}
-	events := h.Seq + int64(len(r.Events)) + 1
+	events := h.Seq + int64(len(r.Events))
+	if r.State.Settled() || len(r.Message) > 0 {
+		events++
+	}
 	switch {
 	case events > min(r.Limits.Events, maxNumber-1):
 		return hub.Errorf(hub.TooLarge, "the task has %d events and may have %d; end it, with a status alone if need be", h.Seq, r.Limits.Events)

@@ -146,7 +146,7 @@ func (s *Store) commit(batch []*op) (err error) {
 		if err != nil {
 			// The transaction may be gone already; either way none is left open.
 			_, _ = s.w.exec("ROLLBACK")
-			err = fmt.Errorf("transaction of %d transitions: %w", len(batch), err)
+			err = hub.Wrap(hub.Unavailable, fmt.Errorf("transaction of %d transitions: %w", len(batch), err), unavailableMessage)
 		}
 	}()
 	if _, err := s.w.exec("BEGIN IMMEDIATE"); err != nil {

@@ -152,8 +152,9 @@ CREATE TABLE idempotency (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_task ON idempotency(task);
 
+-- Ids are never used again, not even when everything was pruned: cursors hold them.
 CREATE TABLE activity (
-  id INTEGER PRIMARY KEY,
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
   at INTEGER NOT NULL,
   kind TEXT NOT NULL,
   task INTEGER NOT NULL,

@@ -41,14 +41,9 @@ func BenchmarkLifecycle(b *testing.B) {
 	for range 64 {
 		callers.Go(func() {
 			for left.Add(-1) >= 0 {
-				sent, err := e.Send(ctx, caller, send("callee", "hello"))
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				t, err := e.Wait(ctx, caller, engine.Ref{Callee: "callee", Task: sent.Task.ID}, time.Minute, hub.Load{History: -1, Artifacts: true})
-				if err != nil || t.State != hub.Completed {
-					b.Errorf("waited and got %v, %v", t, err)
+				out, err := e.SendAndWait(ctx, caller, send("callee", "hello"), time.Minute, hub.Load{History: -1, Artifacts: true})
+				if err != nil || out.Task.State != hub.Completed {
+					b.Errorf("sent and got %v, %v", out.Task, err)
 					return
 				}
 			}

@@ -44,14 +44,9 @@ func TestNoTaskIsLeftBesideAWaitingPoller(t *testing.T) {
 	for range callers {
 		wg.Go(func() {
 			for range each {
-				sent, err := e.Send(t.Context(), principal("caller"), send("callee", "hi"))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				got, err := e.Wait(t.Context(), principal("caller"), engine.Ref{Callee: "callee", Task: sent.Task.ID}, 30*time.Second, hub.Load{})
-				if err != nil || got.State != hub.Completed {
-					t.Errorf("waited and got %v, %v", got, err)
+				out, err := e.SendAndWait(t.Context(), principal("caller"), send("callee", "hi"), 30*time.Second, hub.Load{})
+				if err != nil || out.Task.State != hub.Completed {
+					t.Errorf("sent and got %v, %v", out.Task, err)
 				}
 			}
 		})

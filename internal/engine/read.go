@@ -40,25 +40,35 @@ func (e *Engine) Wait(ctx context.Context, p hub.Principal, r Ref, limit time.Du
 }
 
 func (e *Engine) wait(ctx context.Context, p hub.Principal, ref hub.TaskRef, limit time.Duration, load hub.Load) (*hub.Task, error) {
-	e.open.sends.Add(1)
-	defer e.open.sends.Add(-1)
 	w := e.tasks.join(ref.ID)
 	defer e.tasks.leave(ref.ID, w)
+	return e.await(ctx, p, ref, w, true, limit, load)
+}
+
+// await waits with a waiter that was there before the caller knew of the task's
+// state; it looks first unless that state is known to be no settled one.
+func (e *Engine) await(ctx context.Context, p hub.Principal, ref hub.TaskRef, w *waiter, look bool, limit time.Duration, load hub.Load) (*hub.Task, error) {
+	e.open.sends.Add(1)
+	defer e.open.sends.Add(-1)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	over := limit <= 0
 	for {
-		t, err := e.store.Task(ctx, ref, p.Viewer(), load)
-		if err != nil {
-			return nil, err
+		if look || over {
+			t, err := e.store.Task(ctx, ref, p.Viewer(), load)
+			if err != nil {
+				return nil, err
+			}
+			if over || t.State.Settled() {
+				e.looked(p, t, 1)
+				return t, nil
+			}
 		}
-		if over || t.State.Settled() {
-			e.looked(p, t, 1)
-			return t, nil
-		}
+		var err error
 		if over, err = e.waitSettled(ctx, w, timer); err != nil {
 			return nil, err
 		}
+		look = true
 	}
 }
 

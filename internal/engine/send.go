@@ -14,39 +14,74 @@ import (
 const maxKey = 255
 
 // Send accepts a message: it is durable when Send returns. It never waits for the
-// callee; Wait does.
+// callee; SendAndWait does.
 func (e *Engine) Send(ctx context.Context, p hub.Principal, r SendRequest) (SendResult, error) {
+	in, ignored, err := e.prepare(ctx, p, &r)
+	if err != nil {
+		return SendResult{}, err
+	}
+	out, err := e.accept(ctx, in)
+	out.LineageIgnored = ignored
+	return out, err
+}
+
+// SendAndWait is Send and then Wait. For a new task it waits from before the commit,
+// so that nothing need be read until the task has settled.
+func (e *Engine) SendAndWait(ctx context.Context, p hub.Principal, r SendRequest, limit time.Duration, load hub.Load) (SendResult, error) {
+	in, ignored, err := e.prepare(ctx, p, &r)
+	if err != nil {
+		return SendResult{}, err
+	}
+	w := e.tasks.join(in.TaskID)
+	defer e.tasks.leave(in.TaskID, w)
+	out, err := e.accept(ctx, in)
+	if err != nil {
+		return SendResult{}, err
+	}
+	out.LineageIgnored = ignored
+	ref := hub.TaskRef{Callee: in.Callee, ID: out.Task.ID}
+	if out.Created {
+		out.Task, err = e.await(ctx, p, ref, w, false, limit, load)
+	} else {
+		out.Task, err = e.wait(ctx, p, ref, limit, load)
+	}
+	return out, err
+}
+
+// prepare checks a send and fills it in, without changing anything.
+func (e *Engine) prepare(ctx context.Context, p hub.Principal, r *SendRequest) (in hub.Send, lineageIgnored bool, err error) {
 	callee, err := e.callable(ctx, p, r.To)
 	if err != nil {
-		return SendResult{}, err
+		return in, false, err
 	}
 	if err := e.rates.allow(p.Address, callee.ID); err != nil {
-		return SendResult{}, err
+		return in, false, err
 	}
-	in, err := e.newSend(p, callee, &r)
-	if err != nil {
-		return SendResult{}, err
+	if in, err = e.newSend(p, callee, r); err != nil {
+		return in, false, err
 	}
-	ignored, err := e.lineage(ctx, p, &r, &in)
-	if err != nil {
-		return SendResult{}, err
-	}
-	pl := e.pollers.reserve(callee.ID)
+	lineageIgnored, err = e.lineage(ctx, p, r, &in)
+	return in, lineageIgnored, err
+}
+
+// accept commits a send, together with the claim of a poller that waits for it.
+func (e *Engine) accept(ctx context.Context, in hub.Send) (SendResult, error) {
+	pl := e.pollers.reserve(in.Callee)
 	if pl != nil {
 		in.Claim = &pl.spec
 	}
 	// Whoever sent it may go away; what they sent is still taken or refused whole.
 	sent, err := e.store.Send(context.WithoutCancel(ctx), in)
-	e.settle(pl, callee.ID, sent, err)
+	e.settle(pl, sent, err)
 	if err != nil {
 		return SendResult{}, err
 	}
-	e.sent(callee.ID, sent)
-	return SendResult{Task: sent.Task, Created: sent.Created, Replayed: sent.Replayed, LineageIgnored: ignored}, nil
+	e.sent(in.Callee, sent)
+	return SendResult{Task: sent.Task, Created: sent.Created, Replayed: sent.Replayed}, nil
 }
 
 // settle gives a reserved poller its task, or lets it look again.
-func (e *Engine) settle(pl *poller, callee string, sent hub.Sent, err error) {
+func (e *Engine) settle(pl *poller, sent hub.Sent, err error) {
 	if pl == nil {
 		return
 	}

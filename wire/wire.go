@@ -220,6 +220,23 @@ type Agent struct {
 	LastSeenAt *time.Time `json:"last_seen_at"`
 }
 
+// EndpointRequest is the body of PUT /v1/agents/{ref}/endpoint. A nil URL means that
+// the agent pulls, the only delivery there is in this version.
+type EndpointRequest struct {
+	URL                 *string       `json:"url,omitempty"`
+	Kind                string        `json:"kind,omitempty"` // "webhook" or "a2a"
+	Auth                *EndpointAuth `json:"auth,omitempty"`
+	ClearAuth           bool          `json:"clear_auth,omitempty"`
+	AllowPrivateNetwork bool          `json:"allow_private_network,omitempty"`
+}
+
+// EndpointAuth is the credential that the hub presents at an endpoint.
+type EndpointAuth struct {
+	Type   string `json:"type"` // "bearer", "header" or "basic"
+	Header string `json:"header,omitempty"`
+	Secret string `json:"secret"`
+}
+
 // TokenRequest is the body of POST /v1/agents/{ref}/tokens.
 type TokenRequest struct {
 	Name string `json:"name,omitempty"`

@@ -1,0 +1,192 @@
+// Package config is every setting of the hub, each described once: its name, its
+// default, what it means and how it is written. The command line, the environment
+// and the documentation are made from that.
+//
+// A setting is taken from the command line, else from the environment
+// (HOLDFAST_ and the name in capitals), else it has its default. Client commands
+// also know profiles: see LoadProfile.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is the settings of `holdfast serve`. Start from Default.
+type Config struct {
+	// Listen is the address and port to listen on.
+	Listen string
+	// Data is the directory that holds everything the hub keeps.
+	Data string
+	// PublicURL is the base of every URL that the hub gives out; from Listen if empty.
+	PublicURL string
+	// Anonymous lets in requests without a token. Loopback only.
+	Anonymous bool
+	// TLSCert and TLSKey are PEM files; both or neither.
+	TLSCert, TLSKey string
+	// BlockingLimit is how long a blocking A2A send may wait.
+	BlockingLimit time.Duration
+	// Retain is how long ended tasks are kept.
+	Retain time.Duration
+	// DeleteGrace is how long the queued tasks of a deleted address wait.
+	DeleteGrace time.Duration
+	// CORSOrigins are the origins whose pages may call the hub.
+	CORSOrigins []string
+	// LogFormat is "text" or "json".
+	LogFormat string
+	// LogLevel is the least level that is logged.
+	LogLevel slog.Level
+	// MaxBody bounds the body of a request, in bytes.
+	MaxBody int64
+	// PrivateCards hides agent cards from whoever may not call the agent.
+	PrivateCards bool
+	// Lease is how long a claim lasts when nobody says otherwise.
+	Lease time.Duration
+	// Redeliveries is how often a lost delivery is repeated when the address does not
+	// say otherwise.
+	Redeliveries int
+	// Rate and Burst bound the sends of one caller to one address, per second.
+	Rate  float64
+	Burst int
+	// ShutdownTimeout is how long open requests may take to end.
+	ShutdownTimeout time.Duration
+	// AdminToken, if not empty, is the admin token. From the environment only, so
+	// that it appears in no list of processes.
+	AdminToken string
+
+	// Version is the build's, for whoever asks; no setting.
+	Version string
+}
+
+// Default is the settings of a hub that was told nothing.
+func Default() Config {
+	return Config{
+		Listen: "127.0.0.1:7420", Data: "./holdfast-data",
+		BlockingLimit: 10 * time.Minute, Retain: 720 * time.Hour, DeleteGrace: time.Hour,
+		LogFormat: "text", LogLevel: slog.LevelInfo, MaxBody: 8 << 20,
+		Lease: 600 * time.Second, Redeliveries: 5, Rate: 5_000, Burst: 10_000,
+		ShutdownTimeout: 10 * time.Second,
+	}
+}
+
+// MinRetain is the shortest Retain: idempotency keys count until 24 h after the end
+// of their task.
+const MinRetain = 24 * time.Hour
+
+// Validate reports every setting that cannot work, in words that say what to do.
+func (c *Config) Validate() error {
+	return errors.Join(
+		c.checkListen(), c.checkPublicURL(), c.checkTLS(), c.checkCORS(), c.checkAnonymous(),
+		oneOf("log-format", c.LogFormat, "text", "json"),
+		notEmpty("data", c.Data),
+		between("blocking-limit", c.BlockingLimit, time.Second, 24*time.Hour),
+		between("retain", c.Retain, MinRetain, 100*365*24*time.Hour),
+		between("delete-grace", c.DeleteGrace, 0, 30*24*time.Hour),
+		between("lease", c.Lease, time.Second, 24*time.Hour),
+		between("shutdown-timeout", c.ShutdownTimeout, time.Second, 10*time.Minute),
+		between("max-body", ByteSize(c.MaxBody), 1<<10, 1<<30),
+		between("redeliveries", c.Redeliveries, 0, 1_000),
+		between("rate", c.Rate, 0.01, 1e6),
+		between("burst", c.Burst, 1, 1e6),
+	)
+}
+
+// Loopback reports whether nobody but this machine can reach the listener.
+func (c *Config) Loopback() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+func (c *Config) checkListen() error {
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("--listen %q is no address: give HOST:PORT, such as 127.0.0.1:7420 or :7420", c.Listen)
+	}
+	return nil
+}
+
+func (c *Config) checkPublicURL() error {
+	if c.PublicURL == "" {
+		return nil
+	}
+	u, err := url.Parse(c.PublicURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("--public-url has to be how callers reach the hub, such as https://hub.example.com or https://example.com/hub, without user, query or fragment")
+	}
+	return nil
+}
+
+func (c *Config) checkTLS() error {
+	if (c.TLSCert == "") == (c.TLSKey == "") {
+		return nil
+	}
+	return errors.New("--tls-cert and --tls-key belong together: give both, or neither")
+}
+
+func (c *Config) checkCORS() error {
+	for _, origin := range c.CORSOrigins {
+		if origin == "*" {
+			continue
+		}
+		u, err := url.Parse(origin)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.Scheme+"://"+u.Host != origin {
+			return fmt.Errorf("--cors-origin %q is no origin: give SCHEME://HOST[:PORT], such as https://app.example.com, or *", origin)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkAnonymous() error {
+	if !c.Anonymous {
+		return nil
+	}
+	if !c.Loopback() {
+		return fmt.Errorf("--anonymous lets anybody in who can reach %s: it works with a loopback listener only, such as --listen 127.0.0.1:7420; otherwise give callers tokens", c.Listen)
+	}
+	for _, origin := range c.CORSOrigins {
+		if origin == "*" {
+			return errors.New("--anonymous with --cors-origin '*' would let every web page use the hub: name the origins")
+		}
+	}
+	return nil
+}
+
+func oneOf(name, value string, allowed ...string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("--%s %q is not known: give %s", name, value, strings.Join(allowed, " or "))
+}
+
+func notEmpty(name, value string) error {
+	if value == "" {
+		return fmt.Errorf("--%s is empty: leave it out for its default, or give a value", name)
+	}
+	return nil
+}
+
+func between[T time.Duration | ByteSize | int | float64](name string, value, low, high T) error {
+	if value >= low && value <= high { // written so that NaN fails
+		return nil
+	}
+	return fmt.Errorf("--%s %v is out of range: give %v to %v", name, value, low, high)
+}

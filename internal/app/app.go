@@ -1,0 +1,219 @@
+// Package app puts the hub together: it opens the store, starts the engine and
+// serves the faces over HTTP, and takes all of it down again in the order that
+// loses nothing. It is the one place where the parts meet.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/config"
+	"github.com/holdfast-hub/holdfast/internal/engine"
+	"github.com/holdfast-hub/holdfast/internal/hub"
+	"github.com/holdfast-hub/holdfast/internal/identity"
+	"github.com/holdfast-hub/holdfast/internal/store/sqlite"
+)
+
+// storeName is what the administrator is told about where things are kept.
+const storeName = "sqlite"
+
+// App is a hub. Make one with New and Run it once.
+type App struct {
+	cfg      config.Config
+	log      *slog.Logger
+	started  time.Time
+	metrics  *metrics
+	store    hub.Store
+	identity *identity.Service
+	engine   *engine.Engine
+	listener net.Listener
+	server   *http.Server
+	url      string
+	secret   string // of the admin token, if this start made it
+
+	draining   atomic.Bool
+	endContext context.CancelCauseFunc // of every request
+	closeOnce  sync.Once
+	closeErr   error
+}
+
+// New opens everything that a hub needs, and listens. Nothing is served before
+// Run; a hub that is not to run needs a Close. Errors say what to do about them.
+func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	a := &App{cfg: cfg, log: log, started: time.Now(), metrics: newMetrics()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	if err := a.openStore(ctx); err != nil {
+		return nil, err
+	}
+	a.identity = identity.New(identity.Options{Store: a.store, Anonymous: cfg.Anonymous, Log: log})
+	a.secret, _, err = a.identity.EnsureAdmin(ctx, cfg.AdminToken)
+	if err != nil {
+		return nil, err
+	}
+	a.engine = engine.New(a.engineOptions())
+	if err := a.listen(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// openStore opens the store, metered.
+func (a *App) openStore(ctx context.Context) error {
+	s, err := sqlite.Open(ctx, sqlite.Options{Dir: a.cfg.Data, Log: a.log, Observe: a.metrics.batch})
+	if err != nil {
+		return err
+	}
+	a.store = &meteredStore{Store: s, count: a.metrics.transitions}
+	a.metrics.watchQueue(a.store)
+	return nil
+}
+
+func (a *App) engineOptions() engine.Options {
+	limits := hub.DefaultLimits()
+	limits.Lease, limits.Redeliveries = a.cfg.Lease, a.cfg.Redeliveries
+	return engine.Options{
+		Store: a.store, Directory: a.identity, Limits: limits, Log: a.log,
+		Retain: a.cfg.Retain, DeleteGrace: a.cfg.DeleteGrace, Rate: a.cfg.Rate, Burst: a.cfg.Burst,
+	}
+}
+
+// Addr is the address that the hub listens on, with the real port if the
+// configured one was 0.
+func (a *App) Addr() string { return a.listener.Addr().String() }
+
+// URL is the base of the URLs that the hub gives out, without a slash at its end.
+func (a *App) URL() string { return a.url }
+
+// Identity is the hub's directory, for what is done in the same process.
+func (a *App) Identity() *identity.Service { return a.identity }
+
+// NewAdminToken is the secret of the admin token, if this start made one; else
+// empty.
+func (a *App) NewAdminToken() string { return a.secret }
+
+// Banner says where the hub is and, if this start made one, its admin token, which
+// is shown nowhere else.
+func (a *App) Banner(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Holdfast is at %s and keeps its data in %s.\n", a.url, a.cfg.Data)
+	if a.secret != "" {
+		fmt.Fprintf(&b, `
+Its admin token is shown only this once. To use the hub from a shell as its administrator:
+
+    export HOLDFAST_URL=%s HOLDFAST_TOKEN=%s
+
+If the token gets lost, stop the hub and run: holdfast admin-token --data %s
+`, a.url, a.secret, a.cfg.Data)
+	}
+	if a.cfg.Anonymous {
+		b.WriteString("Callers on this machine need no token (--anonymous).\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Run serves until ctx ends, then shuts down: no new connections, open polls and
+// streams end at once with their ordinary answers, the other requests may finish
+// within the shutdown timeout, and the store closes last. It gives nil after an
+// orderly end.
+func (a *App) Run(ctx context.Context) error {
+	a.engine.Start()
+	a.identity.Start()
+	served := make(chan error, 1)
+	go func() { served <- a.serve() }()
+	a.log.Info("serving", "url", a.url, "listen", a.Addr(), "data", a.cfg.Data, "version", a.cfg.Version)
+	var err error
+	select {
+	case err = <-served:
+		err = fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+		a.log.Info("shutting down", "at_most", a.cfg.ShutdownTimeout)
+		err = a.shutdown()
+		<-served
+	}
+	err = errors.Join(err, a.Close())
+	a.log.Info("stopped")
+	return err
+}
+
+// shutdown ends all requests, ever less politely, within the shutdown timeout.
+func (a *App) shutdown() error {
+	a.draining.Store(true)
+	polite := make(chan error, 1)
+	go func() { polite <- a.stopServer(a.cfg.ShutdownTimeout * 7 / 10) }()
+	a.engine.Drain()
+	if <-polite == nil {
+		return nil
+	}
+	a.endContext(hub.Errorf(hub.Unavailable, "the hub is shutting down; try again shortly"))
+	if a.stopServer(a.cfg.ShutdownTimeout*2/10) == nil {
+		return nil
+	}
+	a.log.Warn("some requests did not end in time and were cut off")
+	return a.server.Close()
+}
+
+// stopServer closes the listener and waits for the open requests.
+func (a *App) stopServer(within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return a.server.Shutdown(ctx)
+}
+
+// Close releases what New opened; after Run there is nothing left to do. It may be
+// called more than once.
+func (a *App) Close() error {
+	a.closeOnce.Do(func() {
+		if a.listener != nil {
+			_ = a.listener.Close() // the server may have closed it before
+		}
+		if a.endContext != nil {
+			a.endContext(context.Canceled)
+		}
+		if a.engine != nil {
+			a.engine.Close()
+		}
+		if a.identity != nil {
+			a.identity.Close()
+		}
+		if a.store != nil {
+			a.closeErr = a.store.Close()
+		}
+	})
+	return a.closeErr
+}
+
+// ReplaceAdmin gives the data directory's hub a new admin token and revokes the old
+// ones, for whoever holds the directory. The hub must not be running.
+func ReplaceAdmin(ctx context.Context, dataDir string, log *slog.Logger) (secret string, err error) {
+	if _, err := os.Stat(filepath.Join(dataDir, sqlite.FileName)); err != nil {
+		return "", fmt.Errorf("there is no hub's data in %s: %w; name the directory with --data", dataDir, err)
+	}
+	store, err := sqlite.Open(ctx, sqlite.Options{Dir: dataDir, Log: log})
+	if hub.KindOf(err) == hub.Exists {
+		return "", hub.Wrap(hub.Exists, err, "the hub that uses %s is running: stop it, run this again, and start it", dataDir)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return identity.New(identity.Options{Store: store, Log: log}).ReplaceAdmin(ctx)
+}

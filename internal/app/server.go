@@ -1,0 +1,139 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/holdfast-hub/holdfast/internal/face/a2a"
+	v1 "github.com/holdfast-hub/holdfast/internal/face/v1"
+	"github.com/holdfast-hub/holdfast/internal/httpx"
+	"github.com/holdfast-hub/holdfast/internal/identity"
+)
+
+const (
+	headerTime = 10 * time.Second // for a request's header to arrive
+	idleTime   = 2 * time.Minute  // that a connection may stay open unused
+	maxHeader  = 64 << 10
+)
+
+// listen opens the listener and makes the server for it.
+func (a *App) listen(ctx context.Context) error {
+	var err error
+	a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", a.cfg.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("cannot listen on %s because another program does, perhaps another hub; stop it or choose another port with --listen", a.cfg.Listen)
+	}
+	if err != nil {
+		return fmt.Errorf("listen: %w; choose another address with --listen", err)
+	}
+	certificates, err := a.certificates()
+	if err != nil {
+		return err
+	}
+	a.url = publicURL(a.cfg.PublicURL, a.Addr(), certificates != nil)
+	if !a.cfg.Loopback() && certificates == nil {
+		a.log.Warn("listening beyond this machine without TLS: tokens travel in the clear unless a TLS proxy is in front; see --tls-cert", "listen", a.Addr())
+	}
+	base, end := context.WithCancelCause(context.Background())
+	a.endContext = end
+	a.server = &http.Server{
+		Handler:           a.handler(),
+		ReadHeaderTimeout: headerTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeader,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // broken handshakes and the like
+		TLSConfig:         &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12},
+	}
+	return nil
+}
+
+func (a *App) certificates() ([]tls.Certificate, error) {
+	if a.cfg.TLSCert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(a.cfg.TLSCert, a.cfg.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("load --tls-cert %s and --tls-key %s: %w", a.cfg.TLSCert, a.cfg.TLSKey, err)
+	}
+	return []tls.Certificate{pair}, nil
+}
+
+// serve serves until the server is shut down.
+func (a *App) serve() error {
+	if a.cfg.TLSCert != "" {
+		return a.server.ServeTLS(a.listener, "", "")
+	}
+	return a.server.Serve(a.listener)
+}
+
+// publicURL is the configured base, or one made from the address listened on; a
+// listener on all interfaces is called localhost, for want of a better name.
+func publicURL(configured, addr string, secure bool) string {
+	if configured != "" {
+		return strings.TrimRight(configured, "/")
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil { // an address that was listened on has a port
+		host = addr
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	scheme := "http://"
+	if secure {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, port)
+}
+
+// handler is the whole site. From the outside in: a request gets its id, then its
+// principal, then its deadlines and log line; then come the browser's rules, and
+// the routes.
+func (a *App) handler() http.Handler {
+	site := a.metrics.polls(guard(a.routes(), a.cfg, a.url))
+	site = httpx.Serve(site, httpx.Options{
+		Log: a.log, Who: principalHandle, Observe: a.metrics.request, Streaming: a.metrics.streaming,
+	})
+	return httpx.WithRequestID(a.identity.Middleware(site))
+}
+
+func (a *App) routes() http.Handler {
+	rpc := a2a.New(a2a.Options{
+		Engine: a.engine, Identity: a.identity, PublicURL: a.url, BlockingLimit: a.cfg.BlockingLimit,
+		MaxBody: a.cfg.MaxBody, PrivateCards: a.cfg.PrivateCards, Anonymous: a.cfg.Anonymous,
+		Version: a.cfg.Version, Log: a.log,
+	})
+	api := v1.New(v1.Options{
+		Engine: a.engine, Identity: a.identity, PublicURL: a.url, MaxBody: a.cfg.MaxBody,
+		Version: a.cfg.Version, StoreName: storeName, StartedAt: a.started, Log: a.log,
+		Stats: a.store.QueueStats,
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/a/", rpc)
+	mux.Handle("/.well-known/", rpc)
+	mux.Handle("/", api)
+	mux.HandleFunc("GET /healthz", a.healthz)
+	mux.HandleFunc("GET /readyz", a.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// principalHandle names who made a request, for the log.
+func principalHandle(ctx context.Context) string {
+	p, err := identity.Require(ctx)
+	if err != nil {
+		return ""
+	}
+	return p.Handle
+}

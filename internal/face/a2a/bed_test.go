@@ -1,0 +1,366 @@
+package a2a_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/config"
+	"github.com/holdfast-hub/holdfast/internal/testhub"
+	"github.com/holdfast-hub/holdfast/wire"
+)
+
+// bed is a hub with one address to call, @coder, and two callers.
+type bed struct {
+	*testhub.Hub
+	t      testing.TB
+	coder  string // token of the callee
+	caller string // token of a caller
+	other  string // token of another caller
+	client *http.Client
+}
+
+func newBed(t testing.TB, change ...func(*config.Config)) *bed {
+	t.Helper()
+	h := testhub.Start(t, change...)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+	t.Cleanup(client.CloseIdleConnections)
+	return &bed{
+		Hub: h, t: t, client: client,
+		coder: h.Agent("coder"), caller: h.Agent("caller"), other: h.Agent("other"),
+	}
+}
+
+// answer is what came back for a JSON-RPC request.
+type answer struct {
+	Status int
+	Header http.Header
+	Body   string
+	ID     json.RawMessage
+	Result json.RawMessage
+	Error  *rpcError
+}
+
+type rpcError struct {
+	Code    int
+	Message string
+	Data    []struct {
+		Type            string `json:"@type"`
+		Reason, Domain  string
+		Metadata        map[string]string
+		FieldViolations []struct{ Field, Description string }
+	}
+}
+
+// field is the parameter that the error names.
+func (e *rpcError) field() string {
+	for _, d := range e.Data {
+		if len(d.FieldViolations) > 0 {
+			return d.FieldViolations[0].Field
+		}
+	}
+	return ""
+}
+
+// task is a task as A2A shows it.
+type task struct {
+	ID        string
+	ContextID string `json:"contextId"`
+	Status    struct {
+		State     string
+		Message   json.RawMessage
+		Timestamp string
+	}
+	History, Artifacts []json.RawMessage
+	Metadata           json.RawMessage
+}
+
+// event is one StreamResponse.
+type event struct {
+	Task         *task
+	StatusUpdate *struct {
+		TaskID    string `json:"taskId"`
+		ContextID string `json:"contextId"`
+		Status    struct{ State string }
+	} `json:"statusUpdate"`
+	ArtifactUpdate *struct {
+		TaskID   string `json:"taskId"`
+		Append   bool
+		Artifact struct {
+			ArtifactID string `json:"artifactId"`
+			Parts      []struct{ Text string }
+		}
+	} `json:"artifactUpdate"`
+}
+
+// state is the task's state after the event, empty if the event does not tell.
+func (e event) state() string {
+	switch {
+	case e.Task != nil:
+		return e.Task.Status.State
+	case e.StatusUpdate != nil:
+		return e.StatusUpdate.Status.State
+	}
+	return ""
+}
+
+// request makes a request to @coder's endpoint; headers are pairs of name and value.
+func (b *bed) request(ctx context.Context, token, method, params string, headers ...string) *http.Request {
+	b.t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"q","method":%q,"params":%s}`, method, params)
+	r, err := http.NewRequestWithContext(ctx, "POST", b.URL+"/a/coder", strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// call performs a request and reads its answer, which must be JSON-RPC.
+func (b *bed) call(token, method, params string, headers ...string) answer {
+	b.t.Helper()
+	return b.do(b.request(b.t.Context(), token, method, params, headers...))
+}
+
+func (b *bed) do(r *http.Request) answer {
+	b.t.Helper()
+	res, err := b.client.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return parseAnswer(b.t, res.StatusCode, res.Header, body)
+}
+
+// parseAnswer checks that a body is a JSON-RPC response: a version, an id, and
+// either a result or an error.
+func parseAnswer(t testing.TB, status int, header http.Header, body []byte) answer {
+	t.Helper()
+	a := answer{Status: status, Header: header, Body: string(body)}
+	var envelope struct {
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Result  json.RawMessage `json:"result"`
+		Error   *rpcError       `json:"error"`
+	}
+	if err := json.Unmarshal(body, &envelope); err != nil {
+		t.Fatalf("status %d, not JSON: %v\n%.500s", status, err, body)
+	}
+	if envelope.JSONRPC != "2.0" || envelope.ID == nil || (envelope.Result == nil) == (envelope.Error == nil) {
+		t.Fatalf("status %d, not a JSON-RPC response: %.500s", status, body)
+	}
+	if e := envelope.Error; e != nil && (len(e.Data) == 0 || e.Data[0].Reason == "" || e.Data[0].Domain != "a2a-protocol.org" || e.Message == "") {
+		t.Fatalf("an error without ErrorInfo: %.500s", body)
+	}
+	a.ID, a.Result, a.Error = envelope.ID, envelope.Result, envelope.Error
+	return a
+}
+
+// decode gives the result, which must be one, as a T.
+func decode[T any](t testing.TB, a answer) T {
+	t.Helper()
+	if a.Error != nil {
+		t.Fatalf("refused: %d %s", a.Error.Code, a.Error.Message)
+	}
+	var v T
+	if err := json.Unmarshal(a.Result, &v); err != nil {
+		t.Fatalf("%v: %s", err, a.Result)
+	}
+	return v
+}
+
+// wantCode checks that a request was refused with a code.
+func wantCode(t testing.TB, a answer, code int) {
+	t.Helper()
+	if a.Error == nil || a.Error.Code != code {
+		t.Errorf("got %.300s, want error %d", a.Body, code)
+	}
+}
+
+// message is the parameters of a send with one text; more are members of the
+// message, and of the parameters, in front of it.
+func message(text, inMessage, inParams string) string {
+	return fmt.Sprintf(`{%s"message":{%s"messageId":"m-%s","role":"ROLE_USER","parts":[{"text":%q}]}}`, inParams, inMessage, text, text)
+}
+
+const immediately = `"configuration":{"returnImmediately":true},`
+
+// send sends a new task without waiting for it.
+func (b *bed) send(token, text string) task {
+	b.t.Helper()
+	return decode[struct{ Task task }](b.t, b.call(token, "SendMessage", message(text, "", immediately))).Task
+}
+
+// get reads a task as its caller.
+func (b *bed) get(id string) task {
+	b.t.Helper()
+	return decode[task](b.t, b.call(b.caller, "GetTask", fmt.Sprintf(`{"id":%q}`, id)))
+}
+
+// v1 makes a request to /v1 as the callee.
+func (b *bed) v1(method, path string, body, into any) int {
+	b.t.Helper()
+	var payload io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		payload = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.URL+"/v1/agents/me/tasks/"+path, payload)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+b.coder)
+	r.Header.Set("Content-Type", "application/json")
+	res, err := b.client.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if into != nil && res.StatusCode == http.StatusOK {
+		if err := json.Unmarshal(data, into); err != nil {
+			b.t.Fatalf("%v: %s", err, data)
+		}
+	}
+	if res.StatusCode >= 400 && res.StatusCode != http.StatusConflict {
+		b.t.Fatalf("%s %s: %d %s", method, path, res.StatusCode, data)
+	}
+	return res.StatusCode
+}
+
+// next claims the callee's next task, for which it waits.
+func (b *bed) next() wire.Task {
+	b.t.Helper()
+	var t wire.Task
+	if status := b.v1("GET", "next?wait=20", nil, &t); status != http.StatusOK {
+		b.t.Fatalf("no task to claim: %d", status)
+	}
+	return t
+}
+
+// finish reports a result for a claimed task.
+func (b *bed) finish(id, state string, artifact string) {
+	b.t.Helper()
+	r := wire.Result{State: state}
+	if artifact != "" {
+		r.Artifacts = []wire.Artifact{{ArtifactID: "out", Parts: []wire.Part{{Text: &artifact}}}}
+	}
+	if state == "input_required" {
+		question := "which one?"
+		r.Message = &wire.Message{Role: "agent", Parts: []wire.Part{{Text: &question}}}
+	}
+	b.v1("POST", id+"/result", r, nil)
+}
+
+// chunk reports one chunk of the artifact "out".
+func (b *bed) chunk(id, text string, more bool) {
+	b.t.Helper()
+	b.v1("POST", id+"/events", wire.EventsRequest{Events: []wire.Event{{
+		Artifact: &wire.Artifact{ArtifactID: "out", Parts: []wire.Part{{Text: &text}}}, Append: more,
+	}}}, nil)
+}
+
+// sse is an open stream.
+type sse struct {
+	t      testing.TB
+	res    *http.Response
+	lines  *bufio.Reader
+	cancel context.CancelFunc
+}
+
+// stream opens a stream; what is not one is a failure of the test.
+func (b *bed) stream(token, method, params string, headers ...string) *sse {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 60*time.Second)
+	b.t.Cleanup(cancel)
+	res, err := b.client.Do(b.request(ctx, token, method, params, headers...))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { res.Body.Close() })
+	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
+		body, _ := io.ReadAll(res.Body)
+		b.t.Fatalf("no stream but %d %s: %s", res.StatusCode, got, body)
+	}
+	return &sse{t: b.t, res: res, lines: bufio.NewReaderSize(res.Body, 64<<10), cancel: cancel}
+}
+
+// raw reads the next SSE event; ok is false at the orderly end of the stream.
+func (s *sse) raw() (id, data string, ok bool) {
+	s.t.Helper()
+	for {
+		line, err := s.lines.ReadString('\n')
+		if err == io.EOF && line == "" && data == "" {
+			return "", "", false
+		}
+		if err != nil {
+			s.t.Fatalf("the stream broke: %v", err)
+		}
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case line == "" && data != "":
+			return id, data, true
+		case strings.HasPrefix(line, "id: "):
+			id = line[4:]
+		case strings.HasPrefix(line, "data: "):
+			data += line[6:]
+		case line == "" || strings.HasPrefix(line, ":"):
+		default:
+			s.t.Fatalf("unexpected line %q", line)
+		}
+	}
+}
+
+// next reads the next event and the id that it came with.
+func (s *sse) next() (id string, e event, ok bool) {
+	s.t.Helper()
+	id, data, ok := s.raw()
+	if !ok {
+		return "", event{}, false
+	}
+	return id, decode[event](s.t, parseAnswer(s.t, 200, nil, []byte(data))), true
+}
+
+// states reads the stream to its end and gives what it told, each as "id:STATE" or
+// "id:text" of an artifact.
+func (s *sse) states() []string {
+	s.t.Helper()
+	var all []string
+	for {
+		id, e, ok := s.next()
+		if !ok {
+			return all
+		}
+		what := strings.TrimPrefix(e.state(), "TASK_STATE_")
+		if e.ArtifactUpdate != nil {
+			what = e.ArtifactUpdate.Artifact.Parts[0].Text
+		}
+		if e.Task != nil {
+			what = "task " + what
+		}
+		all = append(all, id+":"+what)
+	}
+}

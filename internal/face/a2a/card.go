@@ -1,0 +1,240 @@
+package a2a
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
+	"github.com/holdfast-hub/holdfast/wire"
+)
+
+// card is an agent card (spec section 4.4.1). Only what the hub fills is here.
+//
+// It leaves out securityRequirements: the specification writes a scheme's scopes as
+// {"list":[]}, which the released Go SDK refuses together with the whole card, and
+// reads them as [] only, which every other SDK refuses. The schemes say the same to
+// a reader, and the 401 challenge says it to a program.
+type card struct {
+	Name                string                    `json:"name"`
+	Description         string                    `json:"description"`
+	SupportedInterfaces []cardInterface           `json:"supportedInterfaces"`
+	Provider            *cardProvider             `json:"provider,omitempty"`
+	Version             string                    `json:"version"`
+	DocumentationURL    string                    `json:"documentationUrl,omitempty"`
+	Capabilities        cardCapabilities          `json:"capabilities"`
+	SecuritySchemes     map[string]securityScheme `json:"securitySchemes,omitempty"`
+	DefaultInputModes   []string                  `json:"defaultInputModes"`
+	DefaultOutputModes  []string                  `json:"defaultOutputModes"`
+	Skills              []cardSkill               `json:"skills"`
+	IconURL             string                    `json:"iconUrl,omitempty"`
+}
+
+type cardInterface struct {
+	URL             string `json:"url"`
+	ProtocolBinding string `json:"protocolBinding"`
+	ProtocolVersion string `json:"protocolVersion"`
+}
+
+type cardProvider struct {
+	Organization string `json:"organization"`
+	URL          string `json:"url"`
+}
+
+type cardCapabilities struct {
+	Streaming         bool            `json:"streaming"`
+	PushNotifications bool            `json:"pushNotifications"`
+	Extensions        []cardExtension `json:"extensions,omitempty"`
+	ExtendedAgentCard bool            `json:"extendedAgentCard"`
+}
+
+// cardExtension is an extension that an address's owner declares. Whether it is
+// required is left out: the hub could not hold callers to it.
+type cardExtension struct {
+	URI         string          `json:"uri"`
+	Description string          `json:"description,omitempty"`
+	Params      json.RawMessage `json:"params,omitempty"`
+}
+
+type securityScheme struct {
+	HTTPAuth httpAuth `json:"httpAuthSecurityScheme"`
+}
+
+type httpAuth struct {
+	Scheme      string `json:"scheme"`
+	Description string `json:"description,omitempty"`
+}
+
+type cardSkill struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Tags        []string `json:"tags"`
+	Examples    []string `json:"examples,omitempty"`
+	InputModes  []string `json:"inputModes,omitempty"`
+	OutputModes []string `json:"outputModes,omitempty"`
+}
+
+// UnmarshalJSON reads a skill in the spelling of /v1 or of A2A.
+func (s *cardSkill) UnmarshalJSON(b []byte) error {
+	type plain cardSkill // without this method
+	v1 := struct {
+		*plain
+		InputModes  []string `json:"input_modes"`
+		OutputModes []string `json:"output_modes"`
+	}{plain: (*plain)(s)}
+	if err := json.Unmarshal(b, &v1); err != nil {
+		return err
+	}
+	if v1.InputModes != nil {
+		s.InputModes = v1.InputModes
+	}
+	if v1.OutputModes != nil {
+		s.OutputModes = v1.OutputModes
+	}
+	return nil
+}
+
+// addressCard makes an address's card: what its owner said, with defaults where
+// the specification wants something, and what only the hub knows.
+func (f *face) addressCard(a *hub.Address) card {
+	var owner wire.Card
+	if json.Unmarshal(a.Card, &owner) != nil {
+		owner = wire.Card{} // checked when it was set; the defaults are better than no card
+	}
+	c := f.newCard(a.Handle)
+	c.Name = or(owner.Name, a.Handle)
+	c.Description = or(a.Description, "@"+a.Handle+" on this Holdfast hub: takes tasks and answers when it is done.")
+	c.Version = or(owner.Version, "1.0.0")
+	c.DocumentationURL, c.IconURL = owner.DocumentationURL, owner.IconURL
+	c.Provider = decodeOr[*cardProvider](owner.Provider, nil)
+	c.Capabilities.Extensions = extensions(owner.Extensions)
+	if len(owner.DefaultInputModes) > 0 {
+		c.DefaultInputModes = owner.DefaultInputModes
+	}
+	if len(owner.DefaultOutputModes) > 0 {
+		c.DefaultOutputModes = owner.DefaultOutputModes
+	}
+	c.Skills = skills(owner.Skills, c)
+	return c
+}
+
+// hubCard is the card of the hub itself: one interface for all addresses, which the
+// request's tenant tells apart.
+func (f *face) hubCard() card {
+	c := f.newCard(hubHandle)
+	c.Name = "Holdfast"
+	c.Description = "A durable task hub. Each of its addresses is an A2A agent; name the one to talk to as the request's tenant, or use its own card at /a/{handle}/.well-known/agent-card.json."
+	c.Version = or(f.opt.Version, "dev")
+	c.Skills = skills(nil, c)
+	return c
+}
+
+// newCard is what all cards of this hub have in common.
+func (f *face) newCard(handle string) card {
+	c := card{
+		SupportedInterfaces: []cardInterface{{
+			URL:             strings.TrimSuffix(f.opt.PublicURL, "/") + "/a/" + url.PathEscape(handle),
+			ProtocolBinding: "JSONRPC",
+			ProtocolVersion: protocolVersion,
+		}},
+		Capabilities:       cardCapabilities{Streaming: true},
+		DefaultInputModes:  []string{"text/plain", "application/json", "*/*"},
+		DefaultOutputModes: []string{"text/plain", "application/json"},
+	}
+	if !f.opt.Anonymous {
+		c.SecuritySchemes = map[string]securityScheme{"bearer": {httpAuth{
+			Scheme: "Bearer", Description: "A token of this hub, as Authorization: Bearer {token}.",
+		}}}
+	}
+	return c
+}
+
+// skills reads the owner's skills, filling what the specification requires; without
+// any, the agent has one that says what its description says.
+func skills(raw json.RawMessage, c card) []cardSkill {
+	list := decodeOr[[]cardSkill](raw, nil)
+	if len(list) == 0 {
+		list = []cardSkill{{ID: "task", Name: "Do a task", Description: c.Description}}
+	}
+	for i := range list {
+		s := &list[i]
+		s.ID = or(s.ID, or(s.Name, "task"))
+		s.Name = or(s.Name, s.ID)
+		s.Description = or(s.Description, s.Name)
+		if len(s.Tags) == 0 {
+			s.Tags = []string{"general"}
+		}
+	}
+	return list
+}
+
+// extensions reads the owner's extensions; one without a URI is none.
+func extensions(raw json.RawMessage) []cardExtension {
+	var list []cardExtension
+	for _, e := range decodeOr[[]cardExtension](raw, nil) {
+		if e.URI != "" {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// decodeOr decodes raw, or gives other when it is nothing of that shape.
+func decodeOr[T any](raw json.RawMessage, other T) T {
+	var v T
+	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
+		return other
+	}
+	return v
+}
+
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// serveCard writes a card so that clients and caches can keep it (spec section
+// 8.6): for five minutes, and as long as it is the same after that.
+func (f *face) serveCard(w http.ResponseWriter, r *http.Request, c card) {
+	body, err := json.Marshal(c)
+	if err != nil {
+		f.failCard(w, r, err)
+		return
+	}
+	sum := sha256.Sum256(body)
+	etag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	h := w.Header()
+	h.Set("ETag", etag)
+	if f.opt.PrivateCards {
+		h.Set("Cache-Control", "private, max-age=300")
+		h.Set("Vary", "Authorization")
+	} else {
+		h.Set("Cache-Control", "public, max-age=300")
+	}
+	if matches(r.Header.Values("If-None-Match"), etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Type", "application/json")
+	_, _ = w.Write(body)
+}
+
+// matches reports whether an If-None-Match header names the tag, by the weak
+// comparison of RFC 9110 section 13.1.2.
+func matches(header []string, etag string) bool {
+	for _, line := range header {
+		for tag := range strings.SplitSeq(line, ",") {
+			tag = strings.TrimSpace(tag)
+			if tag == "*" || strings.TrimPrefix(tag, "W/") == etag {
+				return true
+			}
+		}
+	}
+	return false
+}

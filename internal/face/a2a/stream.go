@@ -1,0 +1,105 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/holdfast-hub/holdfast/internal/canon"
+	"github.com/holdfast-hub/holdfast/internal/engine"
+	"github.com/holdfast-hub/holdfast/internal/httpx"
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+// stream follows one task: first the task as it is, unless it was resumed after an
+// event, then each event.
+type stream struct {
+	task  string
+	first *hub.Task
+	// events is nil when the task had ended before the stream began.
+	events *engine.Stream
+	// lineageIgnored: see sent.
+	lineageIgnored bool
+}
+
+// frame is one StreamResponse of a stream (spec section 3.2.3) and the number after
+// which to resume once a client has it. Either task or event is set.
+type frame struct {
+	seq   int64
+	task  *hub.Task
+	event *hub.Event
+}
+
+// batch is frames that came together; there is no more after the task's end, or when
+// the hub shuts down.
+type batch struct {
+	frames []frame
+	more   bool
+}
+
+// next waits for the next frames. When ctx ends before there are any, nothing is
+// lost: the next call gives them.
+func (s *stream) next(ctx context.Context) (batch, error) {
+	if t := s.first; t != nil {
+		s.first = nil
+		return batch{frames: []frame{{seq: t.Seq, task: t}}, more: s.events != nil}, nil
+	}
+	events, more, err := s.events.Next(ctx)
+	if errors.Is(err, io.EOF) { // the hub shuts down; the client resumes
+		return batch{}, nil
+	}
+	if err != nil {
+		return batch{}, &interrupted{err}
+	}
+	b := batch{frames: make([]frame, len(events)), more: more}
+	for i := range events {
+		b.frames[i] = frame{seq: events[i].Seq, event: &events[i]}
+	}
+	return b, nil
+}
+
+// interrupted is an error that a stream cannot go on after, unlike one of writing to
+// a client that has gone.
+type interrupted struct{ error }
+
+// Unwrap gives the error itself.
+func (i *interrupted) Unwrap() error { return i.error }
+
+// append appends a frame as JSON.
+func (s *stream) append(dst []byte, f frame) []byte {
+	if f.task != nil {
+		return append(canon.AppendTask(append(dst, `{"task":`...), f.task), '}')
+	}
+	return canon.AppendStreamResponse(dst, s.task, s.events.ContextID(), f.event)
+}
+
+// serveStream answers a request with a stream of JSON-RPC responses (spec section
+// 9.4.2), each of them an SSE event whose id is the task's event number. Comments
+// fill silence and have no id, so that a client never resumes from something that
+// was no event.
+func (f *face) serveStream(w http.ResponseWriter, r *http.Request, id []byte, s *stream) {
+	noteLineage(w, s.lineageIgnored)
+	out := httpx.StartSSE(w, r)
+	if s.first == nil && out.Comment() != nil { // tells the client that it is connected
+		return
+	}
+	var buf []byte
+	emit := func(b batch) (bool, error) {
+		for _, fr := range b.frames {
+			buf = appendResponse(buf[:0], id, "result")
+			buf = append(s.append(buf, fr), '}')
+			if err := out.Event(strconv.FormatInt(fr.seq, 10), "", buf); err != nil {
+				return false, err
+			}
+		}
+		return b.more, nil
+	}
+	err := httpx.Follow(r.Context(), out, s.next, emit)
+	var cause *interrupted
+	if errors.As(err, &cause) {
+		// Without an id: this is no event of the task.
+		_ = out.Event("", "", appendError(nil, id, translate(r.Context(), f.opt.Log, cause.error)))
+	}
+}

@@ -15,7 +15,7 @@ import (
 
 const (
 	corsMethods = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
-	corsHeaders = "Authorization, Content-Type, Accept, Last-Event-ID, Idempotency-Key, X-Request-Id, X-Claim, " +
+	corsHeaders = "Authorization, Content-Type, Accept, Last-Event-ID, Idempotency-Key, Prefer, X-Request-Id, X-Claim, " +
 		"X-Parent-Call, Holdfast-Task, Lagrange-Task, A2A-Version, A2A-Extensions, Traceparent, If-None-Match"
 	corsExposed = "X-Request-Id, Holdfast-Lineage, A2A-Version, A2A-Extensions, Retry-After, WWW-Authenticate, ETag, Location"
 )

@@ -26,7 +26,8 @@ func (e *Engine) Send(ctx context.Context, p hub.Principal, r SendRequest) (Send
 }
 
 // SendAndWait is Send and then Wait. For a new task it waits from before the commit,
-// so that nothing need be read until the task has settled.
+// so that nothing need be read until the task has settled. An error that comes with
+// a Task (its head) is the wait's: the send itself was accepted and stands.
 func (e *Engine) SendAndWait(ctx context.Context, p hub.Principal, r SendRequest, limit time.Duration, load hub.Load) (SendResult, error) {
 	in, ignored, err := e.prepare(ctx, p, &r)
 	if err != nil {
@@ -40,10 +41,14 @@ func (e *Engine) SendAndWait(ctx context.Context, p hub.Principal, r SendRequest
 	}
 	out.LineageIgnored = ignored
 	ref := hub.TaskRef{Callee: in.Callee, ID: out.Task.ID}
+	var t *hub.Task
 	if out.Created {
-		out.Task, err = e.await(ctx, p, ref, w, false, limit, load)
+		t, err = e.await(ctx, p, ref, w, false, limit, load)
 	} else {
-		out.Task, err = e.wait(ctx, p, ref, limit, load)
+		t, err = e.wait(ctx, p, ref, limit, load)
+	}
+	if err == nil {
+		out.Task = t
 	}
 	return out, err
 }

@@ -60,7 +60,7 @@ func (f *face) hotRoutes() []hotRoute {
 	return []hotRoute{
 		{"POST", "/v1/agents/{callee}/tasks", f.send, huma.Operation{
 			OperationID: "send-task", Summary: "Send a task, or a message to one", Tags: []string{caller},
-			Description: "With context_id alone, an open question of this caller in that context is answered; without one, a new task begins there. With task_id, the message goes to that task. The answer comes once the task is stored safely, and with wait, once it has ended or asks something, or the time is up.",
+			Description: "With context_id alone, an open question of this caller in that context is answered; if none is open, a new task begins in it. With task_id, the message goes to that task. The answer comes once the task is stored safely, and with wait, once it has ended or asks something, or the time is up.",
 			Parameters:  params(callerID[:1], []*huma.Param{wait}, lineage),
 			RequestBody: d.body(wire.SendRequest{}, true),
 			Responses:   d.ok(200, "The task as it is now. The header Holdfast-Lineage: ignored says that a lineage header did not count.", wire.Task{}),

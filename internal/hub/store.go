@@ -138,7 +138,8 @@ type Transitions interface {
 type Reads interface {
 	// Task gives one task, NotFound unless the viewer sees it at ref's address.
 	Task(ctx context.Context, ref TaskRef, by Viewer, load Load) (*Task, error)
-	// Tasks lists tasks, those whose status changed last first.
+	// Tasks lists tasks, those whose status changed last first. A page ends early
+	// when what it holds exceeds about 8 MiB.
 	Tasks(ctx context.Context, f TaskFilter) (TaskPage, error)
 	// Events gives the events after a number, oldest first, and the state of the
 	// task in the same snapshot. It stops at limit events or once their bodies

@@ -115,7 +115,7 @@ func (e event) state() string {
 func (b *bed) request(ctx context.Context, token, method, params string, headers ...string) *http.Request {
 	b.t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"q","method":%q,"params":%s}`, method, params)
-	r, err := http.NewRequestWithContext(ctx, "POST", b.URL+"/a/coder", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.URL+"/a/coder", strings.NewReader(body))
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func (f *face) addressCard(a *hub.Address) card {
 	c.Description = or(a.Description, "@"+a.Handle+" on this Holdfast hub: takes tasks and answers when it is done.")
 	c.Version = or(owner.Version, "1.0.0")
 	c.DocumentationURL, c.IconURL = owner.DocumentationURL, owner.IconURL
-	c.Provider = decodeOr[*cardProvider](owner.Provider, nil)
+	c.Provider = decode[*cardProvider](owner.Provider)
 	c.Capabilities.Extensions = extensions(owner.Extensions)
 	if len(owner.DefaultInputModes) > 0 {
 		c.DefaultInputModes = owner.DefaultInputModes
@@ -156,7 +156,7 @@ func (f *face) newCard(handle string) card {
 // skills reads the owner's skills, filling what the specification requires; without
 // any, the agent has one that says what its description says.
 func skills(raw json.RawMessage, c card) []cardSkill {
-	list := decodeOr[[]cardSkill](raw, nil)
+	list := decode[[]cardSkill](raw)
 	if len(list) == 0 {
 		list = []cardSkill{{ID: "task", Name: "Do a task", Description: c.Description}}
 	}
@@ -175,7 +175,7 @@ func skills(raw json.RawMessage, c card) []cardSkill {
 // extensions reads the owner's extensions; one without a URI is none.
 func extensions(raw json.RawMessage) []cardExtension {
 	var list []cardExtension
-	for _, e := range decodeOr[[]cardExtension](raw, nil) {
+	for _, e := range decode[[]cardExtension](raw) {
 		if e.URI != "" {
 			list = append(list, e)
 		}
@@ -183,11 +183,11 @@ func extensions(raw json.RawMessage) []cardExtension {
 	return list
 }
 
-// decodeOr decodes raw, or gives other when it is nothing of that shape.
-func decodeOr[T any](raw json.RawMessage, other T) T {
-	var v T
+// decode decodes raw, or gives nothing when it is nothing of that shape.
+func decode[T any](raw json.RawMessage) T {
+	var v, none T
 	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
-		return other
+		return none
 	}
 	return v
 }

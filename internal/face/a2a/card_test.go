@@ -96,7 +96,7 @@ func TestCardOfOwner(t *testing.T) {
 func TestCardCaching(t *testing.T) {
 	f := &face{opt: Options{PublicURL: "https://hub.example"}}
 	get := func(match string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest("GET", "/", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		if match != "" {
 			r.Header.Set("If-None-Match", match)
 		}

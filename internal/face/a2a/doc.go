@@ -30,6 +30,9 @@
 // Cancel (sections 3.1.5 and 3.3.1). Canceling a canceled task gives the task;
 // canceling one that ended otherwise is TaskNotCancelable.
 //
+// Extensions (section 4.6). The hub activates none, so A2A-Extensions is ignored and
+// none is echoed; what extensions put into messages reaches the agent as it is.
+//
 // Idempotency (section 3.3.1). A repeated messageId is a new message unless the
 // address says otherwise; the header Idempotency-Key makes any send repeatable.
 package a2a

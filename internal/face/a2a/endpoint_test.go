@@ -106,7 +106,7 @@ func TestMalformedRequests(t *testing.T) {
 func TestCards(t *testing.T) {
 	b := newBed(t)
 	get := func(path string) (int, string) {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", b.URL+path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestCards(t *testing.T) {
 func TestPrivateCards(t *testing.T) {
 	b := newBed(t, func(c *config.Config) { c.PrivateCards = true })
 	get := func(path, token string) int {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", b.URL+path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -260,7 +260,8 @@ func (f *face) sendMessage(w http.ResponseWriter, r *http.Request, c *caller, re
 	noteLineage(w, res.lineageIgnored)
 	out := appendResponse(nil, req.id, "result")
 	out = canon.AppendTask(append(out, `{"task":`...), res.task)
-	return reply(w, append(out, '}', '}'))
+	reply(w, append(out, '}', '}'))
+	return nil
 }
 
 // onTask performs an operation that is on one task and gives it.
@@ -275,7 +276,8 @@ func (f *face) onTask(w http.ResponseWriter, r *http.Request, c *caller, req req
 		return err
 	}
 	out := canon.AppendTask(appendResponse(nil, req.id, "result"), t)
-	return reply(w, append(out, '}'))
+	reply(w, append(out, '}'))
+	return nil
 }
 
 func (f *face) listTasks(w http.ResponseWriter, r *http.Request, c *caller, req request) error {
@@ -288,7 +290,8 @@ func (f *face) listTasks(w http.ResponseWriter, r *http.Request, c *caller, req 
 		return err
 	}
 	out := page.append(appendResponse(nil, req.id, "result"))
-	return reply(w, append(out, '}'))
+	reply(w, append(out, '}'))
+	return nil
 }
 
 // onTenant performs an operation that this hub answers for every task alike.
@@ -382,10 +385,9 @@ func (p page) append(dst []byte) []byte {
 
 // reply writes a JSON-RPC response; that it could not be written is for the client
 // to notice.
-func reply(w http.ResponseWriter, body []byte) error {
+func reply(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body)
-	return nil
 }
 
 // failRPC answers a JSON-RPC request with an error.

@@ -16,9 +16,9 @@ func TestVersions(t *testing.T) {
 		"": true, "1.0": true, "1.0.0": true, "1.0.17": true, " 1.0 ": true,
 		"0.3": false, "0.3.0": false, "1": false, "1.1": false, "1.0.x": false, "1.0.": false, "99.0": false, "10.0": false, "v1.0": false,
 	} {
-		header := httptest.NewRequest("POST", "/a/x", nil)
+		header := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/a/x", nil)
 		header.Header.Set("A2A-Version", version)
-		query := httptest.NewRequest("POST", "/a/x?A2A-Version="+url.QueryEscape(version), nil)
+		query := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/a/x?A2A-Version="+url.QueryEscape(version), nil)
 		for _, r := range []*http.Request{header, query} {
 			err := checkVersion(r)
 			var f *fault

@@ -27,7 +27,7 @@ func FuzzJSONRPC(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, media, version string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, "POST", b.URL+"/a/coder", bytes.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.URL+"/a/coder", bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,25 +51,32 @@ type sent struct {
 // the task has ended or asks something, or the blocking limit has passed; then it
 // gives the task as it is (spec sections 3.1.1 and 3.2.2).
 func (h *handler) SendMessage(ctx context.Context, c *caller, r sendMessage) (sent, error) {
-	res, err := h.send(ctx, c, r)
+	req, err := sendRequest(c, r)
 	if err != nil {
 		return sent{}, err
 	}
 	load := hub.Load{History: r.history, Artifacts: true}
-	var task *hub.Task
+	var res engine.SendResult
 	if r.returnImmediately {
-		task, err = h.engine.Task(ctx, c.principal, c.ref(res.Task.ID), load)
+		if res, err = h.engine.Send(ctx, c.principal, req); err != nil {
+			return sent{}, err
+		}
+		res.Task, err = h.engine.Task(ctx, c.principal, c.ref(res.Task.ID), load)
 	} else {
-		task, err = h.engine.Wait(ctx, c.principal, c.ref(res.Task.ID), h.blocking, load)
+		res, err = h.engine.SendAndWait(ctx, c.principal, req, h.blocking, load)
 	}
-	return sent{task: task, lineageIgnored: res.LineageIgnored}, err
+	return sent{task: res.Task, lineageIgnored: res.LineageIgnored}, err
 }
 
 // SendStreamingMessage sends a message and follows its task (spec section 3.1.2).
 // If the task ends before it can be followed, or is a replay's that had ended, the
 // stream is the task alone.
 func (h *handler) SendStreamingMessage(ctx context.Context, c *caller, r sendMessage) (*stream, error) {
-	res, err := h.send(ctx, c, r)
+	req, err := sendRequest(c, r)
+	if err != nil {
+		return nil, err
+	}
+	res, err := h.engine.Send(ctx, c.principal, req)
 	if err != nil {
 		return nil, err
 	}
@@ -85,17 +92,18 @@ func (h *handler) SendStreamingMessage(ctx context.Context, c *caller, r sendMes
 	return s, nil
 }
 
-func (h *handler) send(ctx context.Context, c *caller, r sendMessage) (engine.SendResult, error) {
+// sendRequest puts together what a send says, and refuses what this hub cannot do.
+func sendRequest(c *caller, r sendMessage) (engine.SendRequest, error) {
 	if err := c.addressed(r.tenant); err != nil {
-		return engine.SendResult{}, err
+		return engine.SendRequest{}, err
 	}
 	if err := checkKey(c.idempotencyKey); err != nil {
-		return engine.SendResult{}, err
+		return engine.SendRequest{}, err
 	}
 	if r.pushConfig {
-		return engine.SendResult{}, errPush()
+		return engine.SendRequest{}, errPush()
 	}
-	return h.engine.Send(ctx, c.principal, engine.SendRequest{
+	return engine.SendRequest{
 		To:             c.address.ID,
 		MessageID:      r.message.ID,
 		ContextID:      r.message.ContextID,
@@ -106,7 +114,7 @@ func (h *handler) send(ctx context.Context, c *caller, r sendMessage) (engine.Se
 		HoldfastTask:   c.holdfastTask,
 		ParentCall:     c.parentCall,
 		Traceparent:    c.traceparent,
-	})
+	}, nil
 }
 
 // checkKey refuses an Idempotency-Key that is no key.

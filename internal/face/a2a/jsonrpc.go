@@ -119,8 +119,8 @@ func unreadable(body []byte, cause error) (request, error) {
 	return req, &fault{reason: invalidRequest, message: at.Error()}
 }
 
-// appendResponse begins or ends a JSON-RPC response: everything up to its result
-// or error, which the caller appends, and then a closing brace.
+// appendResponse begins a JSON-RPC response: everything up to its result or error,
+// which the caller appends, and then a closing brace.
 func appendResponse(dst, id []byte, member string) []byte {
 	if id == nil {
 		id = []byte("null")
@@ -130,13 +130,6 @@ func appendResponse(dst, id []byte, member string) []byte {
 	dst = append(dst, `,"`...)
 	dst = append(dst, member...)
 	return append(dst, `":`...)
-}
-
-// appendResult appends a whole response with a result.
-func appendResult(dst, id, result []byte) []byte {
-	dst = appendResponse(dst, id, "result")
-	dst = append(dst, result...)
-	return append(dst, '}')
 }
 
 // appendError appends a whole response with an error (spec section 9.5).

@@ -135,7 +135,7 @@ func FuzzReadRequest(f *testing.F) {
 		if err != nil && !errors.As(err, &refused) {
 			t.Fatalf("an error that is no fault: %v", err)
 		}
-		if answer := appendResult(nil, req.id, []byte(`{}`)); !json.Valid(answer) {
+		if answer := append(appendResponse(nil, req.id, "result"), `{}}`...); !json.Valid(answer) {
 			t.Fatalf("not JSON: %s", answer)
 		}
 		if err == nil {

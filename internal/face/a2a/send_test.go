@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -132,7 +133,7 @@ func TestHistoryLength(t *testing.T) {
 	wantCode(t, b.call(b.caller, "SubscribeToTask", fmt.Sprintf(`{"id":%q,"historyLength":-1}`, id)), -32602)
 }
 
-// TestReferences is section 3.4.3: a message for a task that is not there, of another
+// TestReferences is section 3.4: a message for a task that is not there, of another
 // context, or has ended, is refused and changes nothing.
 func TestReferences(t *testing.T) {
 	b := newBed(t)
@@ -332,6 +333,18 @@ func TestNotSupported(t *testing.T) {
 	if page := decode[struct{ TotalSize int }](t, b.call(b.caller, "ListTasks", `{}`)); page.TotalSize != 0 {
 		t.Error("a refused send left a task")
 	}
+}
+
+// TestRateLimit: a caller beyond its share is told when to come back.
+func TestRateLimit(t *testing.T) {
+	b := newBed(t, func(c *config.Config) { c.Rate, c.Burst = 0.01, 1 })
+	b.send(b.caller, "one")
+	a := b.call(b.caller, "SendMessage", message("two", "", immediately))
+	wantCode(t, a, -31429)
+	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); a.Status != http.StatusTooManyRequests || err != nil || seconds < 1 {
+		t.Errorf("status %d, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
+	}
+	b.send(b.other, "one")
 }
 
 // TestPayloadsSurvive: what JSON can say comes back as it was.

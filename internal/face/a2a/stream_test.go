@@ -184,7 +184,7 @@ func TestReaderThatNeverReads(t *testing.T) {
 	b := newBed(t)
 	id := b.send(b.caller, "x").ID
 	b.next()
-	stuck, err := net.Dial("tcp", strings.TrimPrefix(b.URL, "http://"))
+	stuck, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}

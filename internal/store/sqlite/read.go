@@ -15,6 +15,7 @@ import (
 // Bounds of what one read looks at.
 const (
 	eventBytesMax    = 1 << 20
+	pageBytesMax     = 8 << 20 // of tasks, so that a page of large ones ends early
 	activityScanMax  = 10_000
 	activityPageMax  = 1_000
 	defaultPageLimit = 50
@@ -71,16 +72,20 @@ func (s *Store) Tasks(_ context.Context, f hub.TaskFilter) (page hub.TaskPage, e
 		if err != nil {
 			return err
 		}
-		if len(list) > f.Limit {
-			list = list[:f.Limit]
-			last := list[f.Limit-1]
-			page.Next = makeCursor(taskOrder, last.StateAt.UnixMilli(), last.n)
-		}
-		for _, h := range list {
+		var size int64
+		for i, h := range list {
+			if i == f.Limit || size > pageBytesMax {
+				last := list[i-1]
+				page.Next = makeCursor(taskOrder, last.StateAt.UnixMilli(), last.n)
+				return nil
+			}
 			if err := s.load(c, h, f.Load); err != nil {
 				return err
 			}
 			page.Tasks = append(page.Tasks, &h.Task)
+			if f.Load.History != 0 || f.Load.Artifacts {
+				size += h.bytes
+			}
 		}
 		return nil
 	})

@@ -77,7 +77,9 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 
 // openStore opens the store, metered.
 func (a *App) openStore(ctx context.Context) error {
-	s, err := sqlite.Open(ctx, sqlite.Options{Dir: a.cfg.Data, Log: a.log, Observe: a.metrics.batch})
+	s, err := sqlite.Open(ctx, sqlite.Options{
+		Dir: a.cfg.Data, Log: a.log, Observe: a.metrics.batch, Synchronous: a.cfg.Synchronous,
+	})
 	if err != nil {
 		return err
 	}

@@ -63,6 +63,9 @@ type Config struct {
 
 	// Version is the build's, for whoever asks; no setting.
 	Version string
+	// Synchronous weakens how the store syncs, for the test of the test that it does;
+	// no setting.
+	Synchronous string
 }
 
 // Default is the settings of a hub that was told nothing.

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-hub/holdfast/internal/app"
+	"github.com/holdfast-hub/holdfast/internal/config"
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+func (p *program) adminTokenCommand() *cobra.Command {
+	var data string
+	cmd := &cobra.Command{
+		Use: "admin-token", Short: "Make a new admin token and revoke the old ones",
+		Long: `Make a new admin token for the hub of a data directory, and revoke all earlier ones.
+Whoever may read the directory may do this. The hub must not be running.`,
+		Example: "  holdfast admin-token --data ./holdfast-data",
+		Args:    cobra.NoArgs,
+		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
+			if err := dataDir(data); err != nil {
+				return err
+			}
+			cfg := config.Default()
+			secret, err := app.ReplaceAdmin(cmd.Context(), data, p.logger(cfg))
+			if e, ok := errors.AsType[*hub.Error](err); ok && e.Kind == hub.Exists {
+				return &failure{exit: exitConflict, code: "hub_running", message: e.Message}
+			}
+			if err != nil {
+				return err
+			}
+			v := map[string]string{"token": secret}
+			return p.show(v, secret, func() error {
+				p.note("The new admin token, shown only this once; earlier ones are revoked:")
+				_, err := fmt.Fprintln(p.out, secret)
+				return err
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&data, "data", first(p.env["HOLDFAST_DATA"], config.Default().Data), "data directory of the hub (HOLDFAST_DATA)")
+	return cmd
+}
+
+// dataDir refuses a directory that no hub has used: a typing error is no reason to
+// begin a new one.
+func dataDir(dir string) error {
+	used, err := app.HasData(dir)
+	if err != nil || used {
+		return err
+	}
+	return &failure{exit: exitNotFound, code: "no_data", message: "there is no hub's data in " + dir, hint: "Name the directory that the hub was started with: --data DIR"}
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-hub/holdfast/internal/app"
+	"github.com/holdfast-hub/holdfast/internal/config"
+)
+
+const serveHelp = `Run a hub until Ctrl-C. Everything it keeps is in the data directory, which only one
+hub may use at a time.
+
+At the first start it makes an admin token and prints it on stderr, once. Every
+setting can be given in the environment, too: --public-url as HOLDFAST_PUBLIC_URL.`
+
+func (p *program) serveCommand() *cobra.Command {
+	cfg := config.Default()
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run a hub", Long: serveHelp,
+		Example: `  holdfast serve
+  holdfast serve --listen :7420 --data /var/lib/holdfast --public-url https://hub.example.com`,
+		Args: cobra.NoArgs,
+	}
+	addSettings(cmd.Flags(), &cfg)
+	cmd.RunE = p.run(func(cmd *cobra.Command, _ []string) error {
+		if err := cfg.ApplyEnv(p.lookup, cmd.Flags().Changed); err != nil {
+			return usagef("%v", err)
+		}
+		if err := cfg.Validate(); err != nil {
+			return usagef("%v", err)
+		}
+		return p.serve(cmd.Context(), cfg)
+	})
+	return cmd
+}
+
+// addSettings makes flags of the settings that may be flags.
+func addSettings(f *pflag.FlagSet, cfg *config.Config) {
+	for _, s := range cfg.Settings() {
+		if s.EnvOnly {
+			continue
+		}
+		flag := f.VarPF(s.Value, s.Name, "", s.Doc+" ("+s.Env()+")")
+		if s.Value.Type() == "bool" {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+func (p *program) lookup(name string) (string, bool) {
+	v, ok := p.env[name]
+	return v, ok
+}
+
+func (p *program) serve(ctx context.Context, cfg config.Config) error {
+	cfg.Version = version()
+	hub, err := app.New(ctx, cfg, p.logger(cfg))
+	if err != nil {
+		return err
+	}
+	if err := hub.Banner(p.err); err != nil {
+		return err
+	}
+	return hub.Run(ctx)
+}
+
+func (p *program) logger(cfg config.Config) *slog.Logger {
+	opt := &slog.HandlerOptions{Level: cfg.LogLevel}
+	if cfg.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(p.err, opt))
+	}
+	return slog.New(slog.NewTextHandler(p.err, opt))
+}

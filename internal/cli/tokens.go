@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-hub/holdfast/client"
+)
+
+func (p *program) tokensCommand() *cobra.Command {
+	tokens := &cobra.Command{Use: "tokens", Short: "Tokens: who may act as an address", Args: cobra.NoArgs, RunE: p.help}
+	tokens.AddCommand(p.tokensList(), p.tokensAdd(), p.tokensRevoke())
+	return tokens
+}
+
+func (p *program) tokensList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list @handle", Short: "List the tokens of an address, without their secrets",
+		Example:           "  holdfast tokens list @writer",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.completeHandle,
+		RunE: p.run(func(cmd *cobra.Command, args []string) error {
+			c, handle, err := p.clientAt(args[0])
+			if err != nil {
+				return err
+			}
+			all, err := c.Tokens(cmd.Context(), handle)
+			if err != nil {
+				return err
+			}
+			return showList(p, list[client.Token]{
+				items: all, empty: "@" + handle + " has no token. Make one with: holdfast tokens add @" + handle,
+				id:   func(t client.Token) string { return t.ID },
+				head: []string{"ID", "NAME", "MADE", "EXPIRES"},
+				row: func(t client.Token) []string {
+					return []string{t.ID, t.Name, moment(&t.CreatedAt), first(moment(t.ExpiresAt), "never")}
+				},
+			})
+		}),
+	}
+}
+
+func (p *program) tokensAdd() *cobra.Command {
+	var (
+		name    string
+		expires time.Duration
+	)
+	cmd := &cobra.Command{
+		Use: "add @handle", Short: "Make a token that acts as an address",
+		Long: `Make a token that acts as an address: to send as it, and to do its tasks. The token
+is printed here and nowhere else. With -q it is all that is printed.`,
+		Example: `  export HOLDFAST_TOKEN=$(holdfast tokens add @writer --name laptop -q)
+  holdfast tokens add @writer --expires-in 720h -o json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.completeHandle,
+		RunE: p.run(func(cmd *cobra.Command, args []string) error {
+			r := client.TokenRequest{Name: name}
+			if cmd.Flags().Changed("expires-in") {
+				if expires < time.Second {
+					return usagef("--expires-in has to be at least 1s")
+				}
+				s := int64(expires / time.Second)
+				r.ExpiresIn = &s
+			}
+			c, handle, err := p.clientAt(args[0])
+			if err != nil {
+				return err
+			}
+			t, err := c.CreateToken(cmd.Context(), handle, r)
+			if err != nil {
+				return err
+			}
+			return p.show(t, t.Token, func() error {
+				p.note("A token for @%s, shown only this once:", handle)
+				_, err := fmt.Fprintln(p.out, t.Token)
+				p.note("To revoke it: holdfast tokens revoke %s", t.ID)
+				return err
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&name, "name", "", "what the token is for")
+	cmd.Flags().DurationVar(&expires, "expires-in", 0, "how long it counts, such as 720h; for ever by default")
+	return cmd
+}
+
+func (p *program) tokensRevoke() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "revoke ID", Short: "End a token; what is open with it is closed within 30 s",
+		Example: "  holdfast tokens revoke 0198… --yes",
+		Args:    cobra.ExactArgs(1),
+		RunE: p.run(func(cmd *cobra.Command, args []string) error {
+			c, err := p.client()
+			if err != nil {
+				return err
+			}
+			if err := p.confirm(yes, "This ends the token %s for good.", args[0]); err != nil {
+				return err
+			}
+			if err := c.RevokeToken(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			p.note("The token %s is revoked.", args[0])
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do it without asking")
+	return cmd
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-hub/holdfast/client"
+)
+
+const workHelp = `Make an agent of a shell command: it is run for each task of the address. With the
+address's own token @handle may be left out; with the admin token, a token of the
+address is made for as long as this runs.
+
+The command finds
+  the text of the message          on stdin
+  the whole task as JSON           in the file that HOLDFAST_TASK_FILE names
+  ids                              HOLDFAST_TASK_ID, HOLDFAST_CALL_ID, HOLDFAST_CONTEXT_ID,
+                                   HOLDFAST_CLAIM_ID, HOLDFAST_ATTEMPT
+  the answer to its question       HOLDFAST_ANSWER, once it has asked one
+  the hub, to call on              HOLDFAST_URL, HOLDFAST_TOKEN
+
+so that "holdfast send" in it makes a part of the same run, and
+"holdfast reply $HOLDFAST_TASK_ID --state working --text …" tells how far it is.
+
+Its exit code decides:
+   0  completed; stdout is the artifact, a data part with --json
+  12  rejected; stdout, or the end of stderr, says why
+  13  it asks the caller; stdout is the question
+  14  it needs a permission or credential; stdout says which
+  any other: failed, with the end of stderr
+
+When the task is canceled or its lease lost, the command and all it has started get
+SIGTERM, and SIGKILL two seconds later. Ctrl-C lets running commands finish.`
+
+type workFlags struct {
+	exec             string
+	json             bool
+	concurrency, max int
+	lease, drain     time.Duration
+}
+
+func (p *program) workCommand() *cobra.Command {
+	var f workFlags
+	cmd := &cobra.Command{
+		Use: "work [@handle] --exec CMD", Short: "Make an agent of a shell command", Long: workHelp,
+		Example: `  holdfast work @upper --exec "tr a-z A-Z"
+  holdfast work --token-file coder.token --concurrency 4 --exec ./coder.sh`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: p.completeHandle,
+		RunE: p.run(func(cmd *cobra.Command, args []string) error {
+			if f.exec == "" {
+				return usagef(`--exec is missing: the command to run for each task, such as --exec "tr a-z A-Z"`)
+			}
+			if f.concurrency < 1 || f.max < 0 {
+				return usagef("--concurrency has to be at least 1, and --max at least 0")
+			}
+			return p.work(cmd.Context(), f, args)
+		}),
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.exec, "exec", "", "shell command to run for each task")
+	fl.BoolVar(&f.json, "json", false, "stdout is JSON and becomes a data part")
+	fl.IntVar(&f.concurrency, "concurrency", 1, "how many tasks to work on at once")
+	fl.IntVar(&f.max, "max", 0, "stop after this many tasks; 0 for never")
+	fl.DurationVar(&f.lease, "lease", time.Minute, "how long the hub waits for a sign of life before it offers a task to others")
+	fl.DurationVar(&f.drain, "drain", time.Minute, "how long running commands may take to finish after Ctrl-C")
+	return cmd
+}
+
+func (p *program) work(ctx context.Context, f workFlags, args []string) error {
+	s, err := p.station(ctx, args)
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	w := &worker{p: p, f: f, station: s}
+	if p.words() {
+		p.note("Working for @%s at %s; Ctrl-C to stop.", s.handle, s.c.URL())
+	}
+	n, err := s.c.Serve(ctx, w.handle,
+		client.Concurrency(f.concurrency), client.MaxTasks(f.max), client.Lease(f.lease), client.Drain(f.drain))
+	if p.words() {
+		p.note("Worked on %d tasks.", n)
+	}
+	return err
+}
+
+// station is where a worker works: the hub, its address and the credential for it.
+type station struct {
+	c             *client.Client
+	handle, token string
+	leave         func()
+}
+
+// station settles as whom to work: the credential's own address, or for the
+// administrator the one that was named, with a token for the time being.
+func (p *program) station(ctx context.Context, args []string) (station, error) {
+	c, handle, err := p.clientMaybeAt(args)
+	if err != nil {
+		return station{}, err
+	}
+	a, err := p.access()
+	if err != nil {
+		return station{}, err
+	}
+	who, err := c.Whoami(ctx)
+	if err != nil {
+		return station{}, err
+	}
+	admin := slices.Contains(who.Roles, "admin")
+	switch {
+	case handle == "" && admin:
+		return station{}, usagef("name the address to work for, such as @coder; the admin token belongs to none")
+	case handle == "", handle == who.Handle:
+		return station{c: c, handle: who.Handle, token: a.token, leave: func() {}}, nil
+	case !admin:
+		return station{}, &failure{exit: exitNotAllowed, code: "not_permitted", message: fmt.Sprintf("this token acts as @%s and cannot work for @%s", who.Handle, handle), hint: "Use a token of that address: holdfast tokens add @" + handle}
+	}
+	return p.lend(ctx, c, handle)
+}
+
+// lend makes a token of the address that ends with the worker.
+func (p *program) lend(ctx context.Context, admin *client.Client, handle string) (station, error) {
+	host, _ := os.Hostname() // only a name
+	t, err := admin.CreateToken(ctx, handle, client.TokenRequest{Name: "work on " + first(host, "some machine")})
+	if err != nil {
+		return station{}, err
+	}
+	leave := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := admin.RevokeToken(ctx, t.ID); err != nil && !errors.Is(err, client.ErrNotFound) {
+			p.note("The token %s of this worker could not be revoked: %v\nTo do it by hand: holdfast tokens revoke %s", t.ID, err, t.ID)
+		}
+	}
+	return station{c: p.clientOf(admin.URL(), t.Token), handle: handle, token: t.Token, leave: leave}, nil
+}

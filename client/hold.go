@@ -495,3 +495,17 @@ func (h *hold) offer(queue []Message) (chan<- Message, Message) {
 	}
 	return h.messages, queue[0]
 }
+
+// Release gives the task back: the hub offers it again at once, and that is no
+// failure. Nothing happens if this claim no longer holds it.
+func (t *Task) Release(ctx context.Context) error {
+	h, err := t.held()
+	if err != nil {
+		return err
+	}
+	_, err = h.c.do(ctx, call{
+		method: http.MethodPost, path: agentPath("me", "tasks", h.id, "release"),
+		header: http.Header{"X-Claim": {h.claim}}, repeat: bounded,
+	})
+	return err
+}

@@ -215,7 +215,7 @@ func (s *server) poll(ctx context.Context) error {
 				s.begin(ctx, t)
 				continue
 			}
-			// Not confirmed, so the hub soon offers it again.
+			s.giveBack(ctx, t)
 		}
 		s.slots.putBack()
 		if err != nil && ctx.Err() == nil {
@@ -322,7 +322,8 @@ func (s *server) report(ctx, hctx context.Context, t *Task, v any, err error) (n
 		return nil
 	}
 	if err != nil && intent == nil && errors.Is(context.Cause(hctx), ErrShutdown) {
-		return nil // not the task's fault; the hub offers it again
+		s.giveBack(ctx, t) // not the task's fault
+		return nil
 	}
 	r := publicResult(v, err)
 	if intent != nil {
@@ -342,10 +343,22 @@ func (s *server) report(ctx, hctx context.Context, t *Task, v any, err error) (n
 		}
 		return nil
 	}
+	next = newHold(s.c, &Task{Task: *reply.Next}, func(error) {})
 	if ctx.Err() != nil {
-		return nil // came too late; not confirmed, so the hub soon offers it again
+		s.giveBack(ctx, next) // came too late
+		return nil
 	}
-	return newHold(s.c, &Task{Task: *reply.Next}, func(error) {})
+	return next
+}
+
+// giveBack returns a task that this worker will not work on because it stops. If the
+// hub does not hear of it, the claim ends by itself in its time.
+func (s *server) giveBack(ctx context.Context, t *Task) {
+	rctx, cancel := context.WithTimeout(s.reports, ackTime)
+	defer cancel()
+	if err := t.Release(rctx); err != nil {
+		s.log.WarnContext(ctx, "a task could not be given back; the hub offers it again when its claim ends", "task", t.ID, "err", err)
+	}
 }
 
 // chain decides whether a report asks for the next task along with it: when all

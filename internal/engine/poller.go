@@ -207,6 +207,24 @@ func (e *Engine) handOver(ctx context.Context, t *hub.Task) (*hub.Task, error) {
 // again at once, and it is no failure.
 func (e *Engine) Release(ctx context.Context, _ hub.Principal, t *hub.Task) { e.release(ctx, t) }
 
+// GiveBack undoes a claim that its holder will not work on: the task is offered again
+// at once, and it is no failure. Nothing happens unless that claim still holds it.
+func (e *Engine) GiveBack(ctx context.Context, p hub.Principal, task, claim string) error {
+	attempt, err := attemptOf(task, claim)
+	if err != nil {
+		return err
+	}
+	if attempt == 0 {
+		return hub.InvalidField("X-Claim", "say which claim to give back")
+	}
+	if err := e.store.Release(context.WithoutCancel(ctx), p.Address, task, attempt); err != nil {
+		return err
+	}
+	e.changed(hub.ActReleased, task, hub.Working)
+	e.pollers.wake(p.Address)
+	return nil
+}
+
 func (e *Engine) release(ctx context.Context, t *hub.Task) {
 	err := e.store.Release(context.WithoutCancel(ctx), t.Callee.ID, t.ID, t.Attempt)
 	if err != nil {
@@ -233,11 +251,12 @@ func (e *Engine) claimSpec(ctx context.Context, p hub.Principal, r NextRequest) 
 	switch {
 	case spec.Lease < time.Second || spec.Lease > e.opt.Limits.LeaseMax:
 		return spec, hub.InvalidField("lease", "a lease lasts from 1 second to %s", e.opt.Limits.LeaseMax)
-	case spec.Ack < 0 || spec.Ack > spec.Lease:
-		return spec, hub.InvalidField("ack", "a claim is confirmed within its lease")
+	case spec.Ack < 0:
+		return spec, hub.InvalidField("ack", "a claim is confirmed after it was made")
 	case r.Wait < 0 || r.Wait > time.Minute:
 		return spec, hub.InvalidField("wait", "a poll waits from 0 to 60 seconds")
 	}
+	spec.Ack = min(spec.Ack, spec.Lease)
 	return spec, nil
 }
 

@@ -126,7 +126,7 @@ func TestRefusalsOfWhatCannotBe(t *testing.T) {
 	_, errLate := e.Send(t.Context(), principal("caller"), late)
 	_, errNobody := e.Send(t.Context(), principal("caller"), send("nobody", "hi"))
 	_, errLease := e.Next(t.Context(), principal("callee"), engine.NextRequest{Lease: time.Millisecond})
-	_, errAck := e.Next(t.Context(), principal("callee"), engine.NextRequest{Lease: time.Minute, Ack: time.Hour})
+	_, errAck := e.Next(t.Context(), principal("callee"), engine.NextRequest{Lease: time.Minute, Ack: -time.Second})
 	_, errWait := e.Next(t.Context(), principal("callee"), engine.NextRequest{Wait: time.Hour})
 	_, errAhead := e.Subscribe(t.Context(), principal("caller"), engine.Ref{Callee: "callee", Task: sent.ID}, 99, hub.Load{})
 	_, errRequeue := e.Requeue(t.Context(), principal("caller"), sent.ID)
@@ -139,7 +139,7 @@ func TestRefusalsOfWhatCannotBe(t *testing.T) {
 		"a deadline in the past":        {errLate, hub.Invalid},
 		"an address that is not there":  {errNobody, hub.NotPermitted},
 		"a lease too short":             {errLease, hub.Invalid},
-		"an ack beyond the lease":       {errAck, hub.Invalid},
+		"an ack before the claim":       {errAck, hub.Invalid},
 		"a wait too long":               {errWait, hub.Invalid},
 		"an event that has not been":    {errAhead, hub.Invalid},
 		"a requeue by a mere caller":    {errRequeue, hub.NotPermitted},

@@ -117,7 +117,7 @@ type Transitions interface {
 	// address's redeliveries the task FAILs and says why), provisional claims are
 	// offered again at once without a failure (ActUnconfirmed), ended backoffs
 	// become ready at the floor, and tasks beyond their deadline FAIL. With
-	// leases false, expired leases are left alone. The limits say how long to back
+	// leases false, claims are left alone however late they are. The limits say how long to back
 	// off, and how often to redeliver where the address does not.
 	Sweep(ctx context.Context, limit int, leases bool, l Limits) (Swept, error)
 

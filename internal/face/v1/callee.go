@@ -190,6 +190,15 @@ func (f *face) heartbeat(w http.ResponseWriter, r *http.Request, p hub.Principal
 	return f.reply(w, appendBeat(nil, &beat))
 }
 
+// giveBack serves POST /v1/agents/me/tasks/{id}/release.
+func (f *face) giveBack(w http.ResponseWriter, r *http.Request, p hub.Principal) error {
+	if err := f.opt.Engine.GiveBack(r.Context(), p, r.PathValue("id"), r.Header.Get("X-Claim")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
 // appendBeat appends the answer to a heartbeat (wire.Heartbeat).
 func appendBeat(b []byte, beat *hub.Beat) []byte {
 	b = append(b, `{"state":"`...)

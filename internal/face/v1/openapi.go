@@ -115,6 +115,12 @@ func (f *face) hotRoutes() []hotRoute {
 			RequestBody: d.body(wire.HeartbeatRequest{}, false),
 			Responses:   d.ok(200, "What the worker should know.", wire.Heartbeat{}),
 		}},
+		{"POST", "/v1/agents/me/tasks/{id}/release", f.giveBack, huma.Operation{
+			OperationID: "release-claim", Summary: "Give a claim back", Tags: []string{callee},
+			Description: "The task is offered again at once, and that is no failure. Nothing happens unless the claim still holds the task. X-Claim is required.",
+			Parameters:  []*huma.Param{ownID, claim},
+			Responses:   d.with(map[string]*huma.Response{}, 204, "The claim holds the task no more."),
+		}},
 		{"POST", "/v1/tasks/{id}/requeue", f.requeue, huma.Operation{
 			OperationID: "requeue-task", Summary: "Offer a task again", Tags: []string{admin},
 			Description: "A task that a worker holds is taken from it and offered again. A failed one is sent again as a new task, which the answer shows. Needs an admin token.",

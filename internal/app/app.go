@@ -89,10 +89,8 @@ func (a *App) openStore(ctx context.Context) error {
 }
 
 func (a *App) engineOptions() engine.Options {
-	limits := hub.DefaultLimits()
-	limits.Lease, limits.Redeliveries = a.cfg.Lease, a.cfg.Redeliveries
 	return engine.Options{
-		Store: a.store, Directory: a.identity, Limits: limits, Log: a.log,
+		Store: a.store, Directory: a.identity, Limits: a.cfg.Limits(), Log: a.log,
 		Retain: a.cfg.Retain, DeleteGrace: a.cfg.DeleteGrace, Rate: a.cfg.Rate, Burst: a.cfg.Burst,
 	}
 }

@@ -115,7 +115,7 @@ func (a *App) routes() http.Handler {
 		Version: a.cfg.Version, Log: a.log,
 	})
 	api := v1.New(v1.Options{
-		Engine: a.engine, Identity: a.identity, PublicURL: a.url, MaxBody: a.cfg.MaxBody,
+		Engine: a.engine, Identity: a.identity, PublicURL: a.url, MaxBody: a.cfg.MaxBody, Limits: a.cfg.Limits(),
 		Version: a.cfg.Version, StoreName: storeName, StartedAt: a.started, Log: a.log,
 		Stats: a.store.QueueStats,
 	})

@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 
 	"internal/hub":     {},
 	"internal/rawjson": {},
-	"internal/config":  {},
+	"internal/config":  {"internal/hub"},
 	"internal/canon":   {"internal/hub", "internal/rawjson"},
 	"internal/httpx":   {"internal/hub", "wire"}, // wire: the form of an error
 

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
 // Config is the settings of `holdfast serve`. Start from Default.
@@ -52,6 +54,16 @@ type Config struct {
 	// Redeliveries is how often a lost delivery is repeated when the address does not
 	// say otherwise.
 	Redeliveries int
+	// LeaseMax is the longest lease that a callee may ask for.
+	LeaseMax time.Duration
+	// BackoffMin and BackoffMax bound the wait before a redelivery.
+	BackoffMin, BackoffMax time.Duration
+	// TaskEvents, TaskBytes and TaskMessages bound one task.
+	TaskEvents   int
+	TaskBytes    int64
+	TaskMessages int
+	// OpenTasks bounds the unfinished tasks of one caller at one address.
+	OpenTasks int
 	// Rate and Burst bound the sends of one caller to one address, per second.
 	Rate  float64
 	Burst int
@@ -70,12 +82,23 @@ type Config struct {
 
 // Default is the settings of a hub that was told nothing.
 func Default() Config {
+	l := hub.DefaultLimits()
 	return Config{
 		Listen: "127.0.0.1:7420", Data: "./holdfast-data",
 		BlockingLimit: 10 * time.Minute, Retain: 720 * time.Hour, DeleteGrace: time.Hour,
 		LogFormat: "text", LogLevel: slog.LevelInfo, MaxBody: 8 << 20,
-		Lease: 600 * time.Second, Redeliveries: 5, Rate: 5_000, Burst: 10_000,
+		Lease: l.Lease, LeaseMax: l.LeaseMax, Redeliveries: l.Redeliveries, BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax,
+		TaskEvents: int(l.Events), TaskBytes: l.Bytes, TaskMessages: l.Messages, OpenTasks: l.OpenTasks,
+		Rate: 5_000, Burst: 10_000,
 		ShutdownTimeout: 10 * time.Second,
+	}
+}
+
+// Limits are the settings that the engine enforces on each task.
+func (c *Config) Limits() hub.Limits {
+	return hub.Limits{
+		Events: int64(c.TaskEvents), Bytes: c.TaskBytes, Messages: c.TaskMessages, OpenTasks: c.OpenTasks,
+		Lease: c.Lease, LeaseMax: c.LeaseMax, Redeliveries: c.Redeliveries, BackoffMin: c.BackoffMin, BackoffMax: c.BackoffMax,
 	}
 }
 
@@ -92,7 +115,14 @@ func (c *Config) Validate() error {
 		between("blocking-limit", c.BlockingLimit, time.Second, 24*time.Hour),
 		between("retain", c.Retain, MinRetain, 100*365*24*time.Hour),
 		between("delete-grace", c.DeleteGrace, 0, 30*24*time.Hour),
-		between("lease", c.Lease, time.Second, 24*time.Hour),
+		between("lease", c.Lease, time.Second, c.LeaseMax),
+		between("lease-max", c.LeaseMax, time.Second, 30*24*time.Hour),
+		between("backoff-min", c.BackoffMin, 10*time.Millisecond, c.BackoffMax),
+		between("backoff-max", c.BackoffMax, 10*time.Millisecond, 24*time.Hour),
+		between("task-events", c.TaskEvents, 10, 1_000_000),
+		between("task-bytes", ByteSize(c.TaskBytes), 64<<10, 1<<30),
+		between("task-messages", c.TaskMessages, 2, 100_000),
+		between("open-tasks", c.OpenTasks, 1, 10_000_000),
 		between("shutdown-timeout", c.ShutdownTimeout, time.Second, 10*time.Minute),
 		between("max-body", ByteSize(c.MaxBody), 1<<10, 1<<30),
 		between("redeliveries", c.Redeliveries, 0, 1_000),

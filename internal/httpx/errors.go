@@ -13,6 +13,10 @@ import (
 	"github.com/holdfast-hub/holdfast/wire"
 )
 
+// statusClientGone is what logs and metrics show, in the way of nginx, for a request
+// whose client left before the answer; nobody receives it.
+const statusClientGone = 499
+
 // Status is the HTTP status of a kind of error.
 func Status(kind hub.Kind) int {
 	switch kind {
@@ -32,6 +36,8 @@ func Status(kind hub.Kind) int {
 		return http.StatusTooManyRequests
 	case hub.Unavailable:
 		return http.StatusServiceUnavailable
+	case hub.ClientGone:
+		return statusClientGone
 	case hub.Internal:
 	}
 	return http.StatusInternalServerError
@@ -65,7 +71,11 @@ func ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.As(cause, &e) {
 		return e
 	}
-	return hub.Errorf(hub.Unavailable, "the request was given up before it was done; ask for the task's state, or send it again with the same Idempotency-Key")
+	kind := hub.Unavailable
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		kind = hub.ClientGone
+	}
+	return hub.Errorf(kind, "the request was given up before it was done; ask for the task's state, or send it again with the same Idempotency-Key")
 }
 
 // WriteError answers with an error in /v1's form. It is for errors that have no

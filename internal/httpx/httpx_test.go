@@ -124,7 +124,7 @@ func TestPublicSaysWhyTheContextEnded(t *testing.T) {
 	}
 	ctx, cancelPlain := context.WithCancel(t.Context())
 	cancelPlain()
-	if e := httpx.Public(ctx, log, ctx.Err()); e.Kind != hub.Unavailable {
+	if e := httpx.Public(ctx, log, ctx.Err()); e.Kind != hub.ClientGone {
 		t.Errorf("client gone: %v", e)
 	}
 	if e := httpx.Public(t.Context(), log, context.Canceled); e.Kind != hub.Internal {

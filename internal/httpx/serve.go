@@ -54,7 +54,8 @@ func Route(r *http.Request) string {
 
 // Serve wraps a whole site: it gives every body and answer a deadline, logs each
 // request once it has been answered, and turns a panic into a 500 without ending
-// the process. Ordinary successes are logged at debug, everything else at info.
+// the process. Ordinary successes, and
+// requests whose client did not wait, are logged at debug, everything else at info.
 func Serve(next http.Handler, opt Options) http.Handler {
 	if opt.BodyTime == nil {
 		opt.BodyTime = bodyTime
@@ -170,7 +171,7 @@ func (w *recorder) finish(r *http.Request, took time.Duration) {
 
 func (w *recorder) log(r *http.Request, s Summary) {
 	level := slog.LevelInfo
-	if s.Status < 300 {
+	if s.Status < 300 || s.Status == statusClientGone {
 		level = slog.LevelDebug
 	}
 	ctx := r.Context()

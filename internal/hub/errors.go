@@ -38,6 +38,8 @@ const (
 	Unavailable
 	// Exists is a name that is taken.
 	Exists
+	// ClientGone is a request whose client did not wait for the answer.
+	ClientGone
 )
 
 // Error is an error that a client may see. Message says what happened, why and
@@ -77,6 +79,7 @@ var codes = [...]string{
 	NotPermitted: "not_permitted", NotFound: "not_found", Conflict: "conflict",
 	Ended: "task_ended", NotCancelable: "task_not_cancelable", KeyReused: "idempotency_key_reused",
 	TooLarge: "too_large", RateLimited: "rate_limited", Unavailable: "unavailable", Exists: "exists",
+	ClientGone: "client_gone",
 }
 
 // Errorf makes an error of a kind with that kind's usual code.

@@ -90,7 +90,7 @@ func reasonOf(k hub.Kind) reason {
 		return taskNotCancelable
 	case hub.KeyReused:
 		return keyReused
-	case hub.Conflict, hub.Exists:
+	case hub.Conflict, hub.Exists, hub.ClientGone:
 		return conflict
 	case hub.TooLarge:
 		return tooLarge

@@ -85,6 +85,9 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 		return nil, err
 	}
 	path := filepath.Join(opt.Dir, FileName)
+	if err := createPrivate(path); err != nil {
+		return nil, err
+	}
 	if err := migrate(ctx, path); err != nil {
 		return nil, err
 	}
@@ -148,6 +151,16 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
 	return f, nil
+}
+
+// createPrivate makes the database file, for its owner alone, if it does not exist;
+// SQLite gives its other files the same rights.
+func createPrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return hub.Wrap(hub.Unavailable, err, "the database %s cannot be written to; check the disk, and that the hub's user may write to it", path)
+	}
+	return f.Close()
 }
 
 // Ping implements hub.Store.

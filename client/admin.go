@@ -67,7 +67,7 @@ func (c *Client) RevokeToken(ctx context.Context, id string) error {
 	if err := checkRef("the token's id", id); err != nil {
 		return err
 	}
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/tokens/" + url.PathEscape(id), repeat: unsent})
+	err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/tokens/" + url.PathEscape(id), repeat: unsent})
 	return err
 }
 
@@ -87,7 +87,7 @@ func (c *Client) Requeue(ctx context.Context, id string) (*Task, error) {
 func one[T any](ctx context.Context, c *Client, r call) (*T, error) {
 	out := new(T)
 	r.out = out
-	if _, err := c.do(ctx, r); err != nil {
+	if err := c.do(ctx, r); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -65,7 +65,7 @@ func (c *Client) Received(ctx context.Context, id string) (*Task, error) {
 		return nil, err
 	}
 	t := new(Task)
-	_, err := c.do(ctx, call{method: http.MethodGet, path: agentPath("me", "tasks", id), out: t, repeat: bounded})
+	err := c.do(ctx, call{method: http.MethodGet, path: agentPath("me", "tasks", id), out: t, repeat: bounded})
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (h *hold) events(ctx context.Context, how repeat, events []wire.Event) erro
 	if err := h.usable(); err != nil {
 		return err
 	}
-	_, err := h.c.do(ctx, call{
+	err := h.c.do(ctx, call{
 		method: http.MethodPost, path: agentPath("me", "tasks", h.id, "events"), header: h.header(),
 		body: wire.EventsRequest{Events: events}, repeat: how,
 	})
@@ -282,7 +282,7 @@ func (h *hold) beat(ctx context.Context) (Beat, error) {
 	h.mu.Unlock()
 	var b Beat
 	r.out = &b
-	_, err := h.c.do(ctx, r)
+	err := h.c.do(ctx, r)
 	switch {
 	case lapsed(err):
 		return b, h.lose(fmt.Errorf("%w: %w", ErrLeaseLost, err))
@@ -429,7 +429,7 @@ func (h *hold) post(ctx context.Context, r report) (wire.ResultReply, error) {
 	if !r.whole {
 		req.header.Set("Prefer", "return=minimal")
 	}
-	_, err := h.c.do(ctx, req)
+	err := h.c.do(ctx, req)
 	return reply, err
 }
 
@@ -503,7 +503,7 @@ func (t *Task) Release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = h.c.do(ctx, call{
+	err = h.c.do(ctx, call{
 		method: http.MethodPost, path: agentPath("me", "tasks", h.id, "release"),
 		header: http.Header{"X-Claim": {h.claim}}, repeat: bounded,
 	})

@@ -52,28 +52,28 @@ type call struct {
 	repeat repeat
 }
 
-// do makes a call and repeats it as it may be. It gives the HTTP status of success.
-func (c *Client) do(ctx context.Context, r call) (int, error) {
+// do makes a call and repeats it as it may be.
+func (c *Client) do(ctx context.Context, r call) error {
 	if c.err != nil {
-		return 0, c.err
+		return c.err
 	}
 	body, err := encodeBody(r.body)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for try := 1; ; try++ {
-		status, sent, err := c.try(ctx, r, body)
+		sent, err := c.try(ctx, r, body)
 		if err == nil {
-			return status, nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return 0, ctxError(ctx, err)
+			return ctxError(ctx, err)
 		}
 		if !c.again(r.repeat, try, sent, err) {
-			return 0, err
+			return err
 		}
 		if !pause(ctx, c.delay(try, err)) {
-			return 0, ctxError(ctx, err)
+			return ctxError(ctx, err)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func marshal(v any) ([]byte, error) {
 }
 
 // try makes one request. sent is false if it certainly never left.
-func (c *Client) try(ctx context.Context, r call, body []byte) (status int, sent bool, err error) {
+func (c *Client) try(ctx context.Context, r call, body []byte) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit(r))
 	defer cancel()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -109,21 +109,21 @@ func (c *Client) try(ctx context.Context, r call, body []byte) (status int, sent
 	})
 	req, err := c.request(ctx, r, body)
 	if err != nil {
-		return 0, false, err
+		return false, err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return 0, sent, unreachable(r, err)
+		return sent, unreachable(r, err)
 	}
 	defer resp.Body.Close()
 	answer, err := readAnswer(resp)
 	if err != nil {
-		return 0, true, unreachable(r, err)
+		return true, unreachable(r, err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return 0, true, answerError(resp, answer)
+		return true, answerError(resp, answer)
 	}
-	return resp.StatusCode, true, decodeAnswer(r, resp, answer)
+	return true, decodeAnswer(r, resp, answer)
 }
 
 // limit bounds one try. A long poll sends nothing large, so an answer that is late is

@@ -125,7 +125,7 @@ func (c *Client) send(ctx context.Context, to string, input any, opts []SendOpti
 	h.Set("Idempotency-Key", s.key)
 	s.lineage.set(ctx, h)
 	t := new(Task)
-	_, err = c.do(ctx, call{
+	err = c.do(ctx, call{
 		method: http.MethodPost, path: agentPath(to, "tasks"), query: url.Values{"wait": {"0"}},
 		header: h, body: s.body, out: t, repeat: bounded,
 	})
@@ -185,7 +185,7 @@ func (c *Client) get(ctx context.Context, to, id string, wait time.Duration, how
 		return nil, err
 	}
 	t := new(Task)
-	_, err := c.do(ctx, call{
+	err := c.do(ctx, call{
 		method: http.MethodGet, path: agentPath(to, "tasks", id), query: url.Values{"wait": {seconds(wait)}},
 		out: t, wait: wait, repeat: how,
 	})
@@ -235,7 +235,7 @@ func (c *Client) Cancel(ctx context.Context, to, id string) (*Task, error) {
 		return nil, err
 	}
 	t := new(Task)
-	_, err := c.do(ctx, call{
+	err := c.do(ctx, call{
 		method: http.MethodPost, path: agentPath(to, "tasks", id, "cancel"), out: t, repeat: bounded,
 	})
 	if err != nil {
@@ -325,7 +325,7 @@ func (c *Client) Pending(ctx context.Context) iter.Seq2[*Task, error] {
 // getPage fetches one page of anything.
 func getPage[T any](ctx context.Context, c *Client, path string, q url.Values) ([]T, string, error) {
 	var l wire.List[T]
-	if _, err := c.do(ctx, call{method: http.MethodGet, path: path, query: q, out: &l, repeat: bounded}); err != nil {
+	if err := c.do(ctx, call{method: http.MethodGet, path: path, query: q, out: &l, repeat: bounded}); err != nil {
 		return nil, "", err
 	}
 	if l.NextCursor == nil {

@@ -155,7 +155,7 @@ func (c *Client) next(ctx context.Context, hold url.Values, wait time.Duration, 
 		q[k] = v
 	}
 	t := new(Task)
-	_, err := c.do(ctx, call{
+	err := c.do(ctx, call{
 		method: http.MethodGet, path: agentPath("me", "tasks", "next"), query: q, out: t, wait: wait, repeat: how,
 	})
 	if err != nil || t.ID == "" {

@@ -147,7 +147,9 @@ func (a *App) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		a.log.Info("shutting down", "at_most", a.cfg.ShutdownTimeout)
 		err = a.shutdown()
-		<-served
+		if end := <-served; !errors.Is(end, http.ErrServerClosed) {
+			err = errors.Join(err, end)
+		}
 	}
 	err = errors.Join(err, a.Close())
 	a.log.Info("stopped")

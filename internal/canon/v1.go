@@ -166,7 +166,7 @@ func (o *objectV1) json(name string, raw []byte) {
 // status adds the status of a task.
 func (o *objectV1) status(t *hub.Task) {
 	o.key("status")
-	s := objectV1(append(*o, '{'))
+	s := append(*o, '{')
 	s.text("state", t.State.String())
 	if t.StatusMessage != nil {
 		s.key("message")

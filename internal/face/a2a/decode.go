@@ -87,7 +87,7 @@ func camelCase(name string) string {
 	}
 	var b strings.Builder
 	up := false
-	for i := 0; i < len(name); i++ {
+	for i := range len(name) {
 		c := name[i]
 		switch {
 		case c == '_':

@@ -42,6 +42,7 @@ func holdfast() {
 //	exits CODE COMMAND…   run a command that has to end with CODE
 //	keep NAME [PATH]      put stdout, or what is there in its JSON, into the variable NAME
 //	json PATH VALUE       the JSON on stdout has VALUE at PATH, such as data.0.id
+//	chunks NAME           as NAME, answer the next task with a text in two chunks
 //	restart               restart the hub
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -77,11 +78,25 @@ func scriptCommands(h *testhub.Hub) map[string]func(*testscript.TestScript, bool
 		"as": func(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Setenv("HOLDFAST_TOKEN", ts.Getenv(args[0]+"_TOKEN"))
 		},
+		"chunks": func(ts *testscript.TestScript, _ bool, args []string) {
+			ts.Check(chunks(client.New(h.URL, ts.Getenv(args[0]+"_TOKEN"))))
+		},
 		"restart": func(*testscript.TestScript, bool, []string) { h.Restart() },
 		"exits":   exits,
 		"keep":    keep,
 		"json":    checkJSON,
 	}
+}
+
+func chunks(c *client.Client) error {
+	ctx := context.Background()
+	t, err := c.Next(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		t.AppendText(ctx, "text", "one ", false), t.Progress(ctx, "between"),
+		t.AppendText(ctx, "text", "piece", true), t.Done(ctx, nil))
 }
 
 func exits(ts *testscript.TestScript, _ bool, args []string) {

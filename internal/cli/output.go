@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -157,14 +158,14 @@ func writeJSON(w io.Writer, v any, indent bool) error {
 // table prints rows below a head.
 func (p *program) table(head []string, rows [][]string) error {
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	colored := p.colored(p.out)
+	colored, states := p.colored(p.out), slices.Index(head, "STATE")
 	for i, row := range append([][]string{head}, rows...) {
 		for j, cell := range row {
 			if cell = oneLine(cell); cell == "" {
 				cell = "-"
 			}
 			if colored {
-				cell = paint(cell, i == 0, j < len(head) && head[j] == "STATE")
+				cell = paint(cell, i == 0, j == states)
 			}
 			row[j] = cell
 		}

@@ -56,7 +56,9 @@ func (v *viewer) say(e client.Event) error {
 	case e.Artifact != nil:
 		return v.artifact(*e.Artifact, e.Append)
 	case e.Status != nil && !client.Settled(e.Status.State):
-		v.line()
+		if isTerminal(v.p.out) { // elsewhere a result stays in one piece
+			v.line()
+		}
 		if s := oneLine(e.Text()); s != "" {
 			v.p.note("%s: %s", e.Status.State, s)
 		} else {

@@ -67,8 +67,8 @@ type Transitions interface {
 	// Report applies what a callee reports, all of it or nothing.
 	//
 	// NotFound unless the task is addressed to Callee. Attempt must be the task's
-	// newest claim and that claim must not have ended with a question; Attempt 0
-	// stands for the newest claim, but only if no claim of the task ever lapsed
+	// newest claim and that claim must not have ended with a question or a requeue by
+	// hand; Attempt 0 stands for the newest claim, but only if no claim of the task ever lapsed
 	// (lease expiry, unconfirmed hand-out). Otherwise Conflict. A report is accepted
 	// although the lease has run out, until the task is claimed again; it renews the
 	// lease, takes the task back from the ready order, and confirms a provisional
@@ -85,7 +85,7 @@ type Transitions interface {
 	// holder saw are marked undelivered (ActUndelivered).
 	//
 	// The same settling report again under the same claim (equal Digest) changes
-	// nothing and gives the task, Replayed. A different one after the end is
+	// nothing and gives the task, Replayed, even after a later claim. A different one after the end is
 	// Conflict and noted once per claim as ActLateReply; after a cancel it also
 	// turns an unconfirmed outcome into CancelAlreadyFinished.
 	//
@@ -102,14 +102,15 @@ type Transitions interface {
 
 	// Cancel ends a task as CANCELED. NotFound unless the viewer's address sent it
 	// (or sees all); NotCancelable if it ended otherwise; canceled already: the task,
-	// unchanged. The outcome is CancelUnconfirmed if a claim was open, else
+	// unchanged. The outcome is CancelUnconfirmed if a claim could still report, else
 	// CancelConfirmed.
 	Cancel(ctx context.Context, ref TaskRef, by Viewer) (*Task, error)
 
 	// Requeue is the administrator's: a leased task is taken from its holder and
 	// offered again at once, no failure; a failed one stays as it ended, and a copy
-	// of it (newID, same caller, callee, context, message, tags and lineage,
-	// RequeueOf) is sent. Conflict in any other phase or state.
+	// of it (newID, same caller, callee, context, first message, tags, metadata and
+	// lineage, RequeueOf, no deadline) is sent, at the floor; where the original was a
+	// run of its own, so is the copy. Conflict in any other phase or state.
 	Requeue(ctx context.Context, task, newID string) (*Task, error)
 
 	// Sweep does what is due, oldest first, at most limit rows: expired leases are
@@ -126,7 +127,8 @@ type Transitions interface {
 	CancelQueued(ctx context.Context, callee string, limit int) (Swept, error)
 
 	// Prune removes tasks that ended before the time, with all that is theirs, and
-	// older activity, at most limit tasks; it says how many tasks went.
+	// older activity, at most limit tasks; it says how many tasks went. A task stays
+	// while its idempotency key counts. The activity of a task that went is not shown.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
 	// MarkRead records polls of callers and that they have read the end. It is not

@@ -66,7 +66,10 @@ func (s *Store) Requeue(ctx context.Context, task, newID string) (*hub.Task, err
 		case h == nil:
 			return nil, hub.ErrTaskNotFound()
 		case h.Phase == hub.Leased:
-			return &h.Task, t.takeBack(h)
+			if err := t.takeBack(h); err != nil {
+				return nil, err
+			}
+			return &h.Task, s.load(t.conn, h, hub.Load{})
 		case h.State == hub.Failed:
 			return t.repeat(h, newID)
 		}

@@ -95,7 +95,7 @@ func (s *Store) refN(callee string) int64 {
 
 // load reads what Load asks for into the head's task.
 func (s *Store) load(c *conn, h *head, load hub.Load) error {
-	if h.statusSeq > 0 {
+	if h.statusSeq > 0 && h.StatusMessage == nil {
 		r, err := c.one("SELECT body FROM event WHERE k = ?", key(h.n, h.statusSeq))
 		if err != nil {
 			return err
@@ -118,6 +118,13 @@ func (s *Store) load(c *conn, h *head, load hub.Load) error {
 // loadHistory reads the newest limit messages (all if negative), oldest first,
 // leaving out the question that is the current status message.
 func loadHistory(c *conn, h *head, limit int) error {
+	if h.messages == 1 { // most tasks, most of the time
+		r, err := c.one("SELECT undelivered, body FROM message WHERE k = ?", key(h.n, 1))
+		if err == nil && r != nil {
+			h.History = []hub.Message{{N: 1, Undelivered: r.flag(0), Body: r.blob(1)}}
+		}
+		return err
+	}
 	list, err := messagesAfter(c, h, 0)
 	if err != nil {
 		return err
@@ -143,41 +150,63 @@ func messagesAfter(c *conn, h *head, n int) ([]hub.Message, error) {
 	return list, err
 }
 
-// loadArtifacts folds the artifacts from their events: each from the event that
-// its content starts with.
+// fewEvents is up to how many events all are read to fold the artifacts, without a
+// look at where each one starts.
+const fewEvents = 64
+
+// loadArtifacts folds the artifacts from their events. A first chunk starts its
+// artifact anew, so what came before the last of those need not be read.
 func loadArtifacts(c *conn, h *head) error {
 	h.Artifacts = [][]byte{}
-	type fold struct {
-		start  int64
-		chunks [][]byte
+	if h.Seq <= 2 { // submitted, working
+		return nil
 	}
-	var order []*fold
-	byID := make(map[string]*fold)
-	from := int64(maxNumber)
-	err := c.each("SELECT id, start FROM artifact WHERE task = ? ORDER BY n", []any{h.n}, func(r row) (bool, error) {
-		f := &fold{start: r.int(1)}
-		order, byID[r.text(0)], from = append(order, f), f, min(from, f.start)
-		return true, nil
-	})
-	if err != nil || len(order) == 0 {
-		return err
+	from := int64(1)
+	if h.Seq > fewEvents {
+		r, err := c.one("SELECT min(start) FROM artifact WHERE task = ?", h.n)
+		if err != nil || r.null(0) {
+			return err
+		}
+		from = r.int(0)
 	}
-	err = c.each("SELECT k, artifact, body FROM event WHERE k >= ? AND k <= ? AND kind = 2 ORDER BY k",
+	var order []string // by first appearance
+	chunks := make(map[string][][]byte)
+	err := c.each("SELECT artifact, flags, body FROM event WHERE k >= ? AND k <= ? AND kind = 2 ORDER BY k",
 		[]any{key(h.n, from), key(h.n, maxNumber)}, func(r row) (bool, error) {
-			if f := byID[r.text(1)]; f != nil && number(r.int(0)) >= f.start {
-				f.chunks = append(f.chunks, r.blob(2))
+			id := r.text(0)
+			if r.int(1)&flagAppend == 0 {
+				if chunks[id] == nil {
+					order = append(order, id)
+				}
+				chunks[id] = chunks[id][:0]
 			}
+			chunks[id] = append(chunks[id], r.blob(2))
 			return true, nil
 		})
 	if err != nil {
 		return err
 	}
-	for _, f := range order {
-		whole, err := canon.FoldAll(f.chunks)
+	if from > 1 {
+		if order, err = artifactOrder(c, h); err != nil {
+			return err
+		}
+	}
+	for _, id := range order {
+		whole, err := canon.FoldAll(chunks[id])
 		if err != nil {
 			return err
 		}
 		h.Artifacts = append(h.Artifacts, whole)
 	}
 	return nil
+}
+
+// artifactOrder is the artifacts in the order of their first appearance, which may
+// lie before the events that were read.
+func artifactOrder(c *conn, h *head) (ids []string, err error) {
+	err = c.each("SELECT id FROM artifact WHERE task = ? ORDER BY n", []any{h.n}, func(r row) (bool, error) {
+		ids = append(ids, r.text(0))
+		return true, nil
+	})
+	return ids, err
 }

@@ -47,7 +47,7 @@ func (t *tx) report(r *hub.Report) (hub.Reported, error) {
 	if err := t.apply(h, r); err != nil {
 		return hub.Reported{}, err
 	}
-	return hub.Reported{Task: &h.Task}, nil
+	return hub.Reported{Task: &h.Task}, t.s.load(t.conn, h, hub.Load{})
 }
 
 // checkClaim refuses whoever does not hold the newest claim.
@@ -157,17 +157,19 @@ func (t *tx) applyEvent(h *head, e hub.Event, i int) error {
 		e.State = hub.Working
 		return t.setStatus(h, e)
 	}
-	known, err := t.one("SELECT start FROM artifact WHERE task = ? AND id = ?", h.n, e.ArtifactID)
-	if err != nil {
-		return err
-	}
-	if e.Append && known == nil {
-		return hub.InvalidField(fmt.Sprintf("events[%d]", i), "the task has no artifact %q to append to; send its first chunk without append", e.ArtifactID)
+	if e.Append {
+		known, err := t.one("SELECT 1 FROM artifact WHERE task = ? AND id = ?", h.n, e.ArtifactID)
+		if err != nil {
+			return err
+		}
+		if known == nil {
+			return hub.InvalidField(fmt.Sprintf("events[%d]", i), "the task has no artifact %q to append to; send its first chunk without append", e.ArtifactID)
+		}
 	}
 	if err := t.addEvent(h, e); err != nil || e.Append {
 		return err
 	}
-	_, err = t.exec("INSERT INTO artifact (task, id, n, start) VALUES (?1, ?2, ?3, ?3) ON CONFLICT DO UPDATE SET start = excluded.start",
+	_, err := t.exec("INSERT INTO artifact (task, id, n, start) VALUES (?1, ?2, ?3, ?3) ON CONFLICT DO UPDATE SET start = excluded.start",
 		h.n, e.ArtifactID, h.Seq)
 	return err
 }

@@ -52,8 +52,8 @@ func (t *tx) send(in *hub.Send) (hub.Sent, error) {
 		return hub.Sent{}, err
 	}
 	out.Task = &h.Task
-	if in.Key == nil {
-		return out, nil
+	if err := t.s.load(t.conn, h, hub.Load{}); err != nil || in.Key == nil {
+		return out, err
 	}
 	_, err = t.exec("INSERT INTO idempotency (caller, callee, hash, fingerprint, task) VALUES (?,?,?,?,?)",
 		caller, callee, in.Key.Hash[:], in.Key.Fingerprint[:], h.n)

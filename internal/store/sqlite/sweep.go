@@ -121,7 +121,8 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 				return 0, err
 			}
 		}
-		_, err = t.exec("DELETE FROM activity WHERE id IN (SELECT id FROM activity ORDER BY id LIMIT ?) AND at < ?", 20*limit, before)
+		_, err = t.exec(`DELETE FROM activity WHERE id IN (SELECT id FROM activity ORDER BY id LIMIT ?) AND at < ?
+			AND id < (SELECT max(id) FROM activity)`, 20*limit, before)
 		return len(tasks), err
 	})
 }
@@ -146,8 +147,10 @@ func (t *tx) remove(task int64) error {
 func (s *Store) MarkRead(ctx context.Context, marks []hub.ReadMark) error {
 	return s.write(ctx, func(t *tx) error {
 		for _, m := range marks {
-			if _, err := t.exec("UPDATE task SET polls = polls + ?, polled_at = ? WHERE id = ?", m.Polls, t.now, m.Task); err != nil {
-				return err
+			if m.Polls > 0 {
+				if _, err := t.exec("UPDATE task SET polls = polls + ?, polled_at = ? WHERE id = ?", m.Polls, t.now, m.Task); err != nil {
+					return err
+				}
 			}
 			if !m.End {
 				continue

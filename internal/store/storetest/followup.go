@@ -115,6 +115,15 @@ func followUpTests(run runner) {
 		b.is("undelivered", undelivered, []bool{false, false, true})
 		b.is("undelivered lines", b.count(t.ID, hub.ActUndelivered), 1)
 	})
+	run("messages that a holder says it has seen are not undelivered", func(b *bed) {
+		t := b.held()
+		b.follow(t, "m2")
+		h := beatOf(t)
+		h.After = 2
+		b.beat(h)
+		b.report(says(t, hub.Completed))
+		b.is("undelivered lines", b.count(t.ID, hub.ActUndelivered), 0)
+	})
 	run("a cancel marks unseen messages undelivered too", func(b *bed) {
 		t := b.held()
 		b.follow(t, "m2")

@@ -128,6 +128,9 @@ func (m *model) CreateToken(ctx context.Context, t hub.Token) error {
 		return err
 	}
 	defer unlock()
+	if slices.ContainsFunc(m.tokens, func(x *hub.Token) bool { return x.Hash == t.Hash }) {
+		return hub.Errorf(hub.Exists, "another token has that hash")
+	}
 	t.Handle = m.party(t.Address).Handle
 	m.tokens = append(m.tokens, &t)
 	return nil

@@ -196,6 +196,15 @@ func listTests(run runner) {
 			}
 		}
 	})
+	run("since means at that time or later", func(b *bed) {
+		b.ask(b.ann, b.dev)
+		b.clock.Advance(time.Second)
+		at := b.clock.Now()
+		t := b.ask(b.ann, b.ops)
+		for since, want := range map[time.Time][]string{at: {t.ID}, at.Add(-time.Millisecond): {t.ID}, at.Add(time.Millisecond): {}} {
+			b.is("tasks", ids(b.list(hub.TaskFilter{By: only(b.ann), Since: since})), want)
+		}
+	})
 	run("pages are complete and free of duplicates, also when times tie", func(b *bed) {
 		const n = 60
 		want := b.askMany(n/2, b.ann, b.dev) // all at one time

@@ -93,6 +93,18 @@ func reportTests(run runner) {
 		b.is("seq, lease", []any{got.Seq, got.LeaseUntil}, []any{int64(2), b.clock.Now().Add(lease)})
 		b.is("time of the status", got.StateAt, t.StateAt)
 	})
+	run("every answer carries the status message", func(b *bed) {
+		t := b.held()
+		want := string(agentMsg("p"))
+		b.report(reports(t, progress("p")))
+		b.is("after a message", string(b.follow(t, "m2").Task.StatusMessage), want)
+		b.is("after an artifact", string(b.report(reports(t, put("a", "1"))).Task.StatusMessage), want)
+		b.is("after a renewal", string(b.report(says(t, hub.Working, func(r *hub.Report) { r.Message = nil })).Task.StatusMessage), want)
+		got, err := b.s.Requeue(b.ctx, t.ID, newID())
+		b.ok(err)
+		b.is("after a requeue", string(got.StatusMessage), want)
+		b.is("with a claim", string(b.claimTask(t).StatusMessage), want)
+	})
 	run("events and an end go together, the end last", func(b *bed) {
 		t := b.held()
 		b.report(says(t, hub.Completed, withEvents(put("a", "1"), progress("p"), put("b", "1"))))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -302,6 +303,15 @@ func directoryTests(run runner) {
 		_, err = b.s.TokenByHash(b.ctx, hash("three"))
 		b.kind("another hash", err, hub.NotFound)
 	})
+	run("a hash is of one token only, for ever", func(b *bed) {
+		k := token(b, "one")
+		again := hub.Token{ID: newID(), Address: b.bob, Role: hub.RoleAgent, Hash: k.Hash, CreatedAt: b.clock.Now()}
+		b.kind("a second token", b.s.CreateToken(b.ctx, again), hub.Exists)
+		b.ok(b.s.RevokeToken(b.ctx, k.ID))
+		b.kind("a second token after the first", b.s.CreateToken(b.ctx, again), hub.Exists)
+		_, err := b.s.TokenByHash(b.ctx, k.Hash)
+		b.kind("the token", err, hub.NotFound)
+	})
 	run("a token ends when it expires", func(b *bed) {
 		token(b, "one", func(k *hub.Token) { k.ExpiresAt = b.clock.Now().Add(time.Hour) })
 		b.clock.Advance(time.Hour - time.Millisecond)
@@ -526,7 +536,9 @@ func durabilityTests(run runner) {
 				case 1:
 					_, _ = b.s.Report(ctx, r)
 				default:
-					<-time.After(time.Duration(i) * 50 * time.Microsecond)
+					for range i * i { // sooner or later
+						runtime.Gosched()
+					}
 					cancel()
 				}
 			})

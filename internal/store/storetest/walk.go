@@ -74,6 +74,7 @@ type walk struct {
 	steps   int
 	trace   []string // the last steps, for a failure
 	tasks   []string // ids of all tasks, also of those long gone
+	taken   []string // ids of tasks in the order of their claims
 	claims  map[string]*hub.Task
 	replies []hub.Report
 }
@@ -94,16 +95,20 @@ func newWalk(b *bed, r *rand.Rand) *walk {
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// recent is a task that is worth doing something to.
+// recent is a task that is worth doing something to: mostly one claimed of late,
+// else one sent of late, now and then any.
 func (w *walk) recent() string {
-	if len(w.tasks) == 0 {
+	from, n := w.taken, 6
+	switch w.r.IntN(10) {
+	case 0:
+		n = 1 << 20
+	case 1, 2:
+		from, n = w.tasks, 12
+	}
+	if len(from) == 0 {
 		return newID()
 	}
-	low := max(0, len(w.tasks)-12)
-	if w.r.IntN(20) == 0 {
-		low = 0
-	}
-	return w.tasks[low+w.r.IntN(len(w.tasks)-low)]
+	return from[len(from)-1-w.r.IntN(min(n, len(from)))]
 }
 
 // both runs an operation on store and model and compares what they answer.
@@ -245,6 +250,7 @@ func (w *walk) limits() hub.Limits {
 func (w *walk) take(t *hub.Task) {
 	if t != nil {
 		w.claims[t.ID] = t
+		w.taken = append(w.taken, t.ID)
 	}
 }
 

@@ -28,9 +28,10 @@ CREATE TABLE token (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX token_address ON token(address);
 
--- The header of a task; what changes while it is unfinished is in queue.
+-- The header of a task; what changes while it is unfinished is in queue. Numbers are
+-- never used again, since lines of activity may outlive their task.
 CREATE TABLE task (
-  n INTEGER PRIMARY KEY,
+  n INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL UNIQUE,
   context TEXT NOT NULL,
   caller INTEGER NOT NULL,
@@ -152,9 +153,9 @@ CREATE TABLE idempotency (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_task ON idempotency(task);
 
--- Ids are never used again, not even when everything was pruned: cursors hold them.
+-- The newest line is never pruned, so that no id is used again: cursors hold them.
 CREATE TABLE activity (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  id INTEGER PRIMARY KEY,
   at INTEGER NOT NULL,
   kind TEXT NOT NULL,
   task INTEGER NOT NULL,

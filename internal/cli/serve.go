@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -56,7 +57,15 @@ func (p *program) lookup(name string) (string, bool) {
 	return v, ok
 }
 
+// gcPercent lets the heap of a hub grow further than Go would between collections:
+// what lives is little, and most of what a request allocates is garbage at once.
+// GOGC in the environment has the last word.
+const gcPercent = 400
+
 func (p *program) serve(ctx context.Context, cfg config.Config) error {
+	if v, _ := p.lookup("GOGC"); v == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	cfg.Version = version()
 	hub, err := app.New(ctx, cfg, p.logger(cfg))
 	if err != nil {

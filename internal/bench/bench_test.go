@@ -1,0 +1,83 @@
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hub/holdfast/internal/bench"
+	"github.com/holdfast-hub/holdfast/internal/cli"
+)
+
+// TestMain lets this executable be what a bench starts: a hub, or a baseline.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "bench") {
+		os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+	}
+	os.Exit(m.Run())
+}
+
+// Every bench runs to its end and measures something that can be true. Whether the
+// bars are met is for a quiet machine to say.
+func TestShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	var progress bytes.Buffer
+	rows, err := bench.Measure(t.Context(), bench.Options{Short: true, Dir: t.TempDir(), Progress: &progress})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	if got, want := len(rows), 14; got != want {
+		t.Errorf("got %d lines, want %d", got, want)
+	}
+	for _, r := range rows {
+		sane(t, r)
+	}
+	if t.Failed() {
+		t.Log(progress.String())
+	}
+}
+
+func sane(t *testing.T, r bench.Row) {
+	t.Helper()
+	growth := strings.Contains(r.What, "growth of") // may be nothing
+	if v := r.Judged(); math.IsNaN(v) || math.IsInf(v, 0) || v < 0 || v == 0 && !growth {
+		t.Errorf("%s: %v is no sane figure", r.What, v)
+	}
+	if r.Against != "" && !(r.Baseline > 0) {
+		t.Errorf("%s: the baseline %v is no sane figure", r.What, r.Baseline)
+	}
+	if strings.Contains(r.What, "goroutines") && r.Measured > 1000 {
+		t.Errorf("%s: %v, so tasks have goroutines", r.What, r.Measured)
+	}
+}
+
+func TestUnknownBench(t *testing.T) {
+	err := bench.Run(t.Context(), bench.Options{Only: []string{"speed"}}, new(bytes.Buffer))
+	if err == nil || !strings.Contains(err.Error(), "throughput") {
+		t.Errorf("got %v, want an error that names the benches that there are", err)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	atLeast := bench.Row{Ratio: true, Baseline: 100, Bar: .3, Stretch: .45}
+	atMost := bench.Row{Bar: 8, Stretch: 4, Less: true}
+	for _, c := range []struct {
+		row      bench.Row
+		measured float64
+		want     string
+	}{
+		{atLeast, 45, "stretch"}, {atLeast, 44, "met"}, {atLeast, 29, "MISSED"},
+		{atMost, 4, "stretch"}, {atMost, 8, "met"}, {atMost, 8.1, "MISSED"},
+		{bench.Row{}, 1, ""},
+	} {
+		c.row.Measured = c.measured
+		if got := c.row.Verdict(); got != c.want {
+			t.Errorf("%v of %+v: got %q, want %q", c.measured, c.row, got, c.want)
+		}
+	}
+}

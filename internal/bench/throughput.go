@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// callerAddresses is how many addresses the callers of a load share: a hub limits
+// what one caller may send.
+const callerAddresses = 8
+
+// hubTarget starts a hub with a callee and the addresses of some callers.
+func (r *run) hubTarget(ctx context.Context, callers int) (*hubProcess, *target, error) {
+	h, err := r.startHub(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &target{name: "hub", process: h.process}
+	if t.callers, err = h.agents(ctx, "caller", callers); err == nil {
+		t.worker, err = h.agent(ctx, workerHandle)
+	}
+	if err != nil {
+		h.stop()
+		return nil, nil, fmt.Errorf("set the hub up: %w", err)
+	}
+	return h, t, nil
+}
+
+// nullTarget starts a null hub, which takes any token.
+func (r *run) nullTarget(ctx context.Context) (*target, error) {
+	p, err := r.startBaseline(ctx, roleNull)
+	if err != nil {
+		return nil, err
+	}
+	return &target{name: "null hub", process: p, callers: []string{"none"}, worker: "none"}, nil
+}
+
+// throughput measures whole lives of tasks per second: blocking send, claim, reply,
+// answer.
+func throughput(ctx context.Context, r *run) error {
+	h, hub, err := r.hubTarget(ctx, callerAddresses)
+	if err != nil {
+		return err
+	}
+	defer h.stop()
+	null, err := r.nullTarget(ctx)
+	if err != nil {
+		return err
+	}
+	defer null.kill()
+	sdk, err := r.startBaseline(ctx, roleSDK)
+	if err != nil {
+		return err
+	}
+	defer sdk.kill()
+	hubNext, nullNext := *hub, *null
+	hubNext.name, hubNext.next = "hub, next=1", true
+	nullNext.name, nullNext.next = "null hub, next=1", true
+	targets := []*target{hub, null, {name: "a2a-go", process: sdk, sdk: true}, &hubNext, &nullNext}
+	rates, err := r.compare(ctx, targets)
+	if err != nil {
+		return err
+	}
+	const life = "send → claim → reply → answer"
+	r.add(Row{What: life, Measured: rates[0], Unit: "tasks/s", Baseline: rates[1], Against: "null hub", Ratio: true, Bar: .30, Stretch: .45})
+	r.add(Row{What: life + ", next=1", Measured: rates[3], Unit: "tasks/s", Baseline: rates[1], Against: "null hub", Ratio: true, Bar: .30, Stretch: .60})
+	r.add(Row{What: life, Measured: rates[0], Unit: "tasks/s", Baseline: rates[2], Against: "a2a-go", Ratio: true, Bar: 3, Stretch: 5})
+	r.add(Row{What: life + ", next=1", Measured: rates[3], Unit: "tasks/s", Baseline: rates[2], Against: "a2a-go", Ratio: true, Bar: 3, Stretch: 6.5})
+	r.add(Row{What: "for comparison: both with next=1", Measured: rates[3], Unit: "tasks/s", Baseline: rates[4], Against: "null hub, next=1", Ratio: true})
+	return nil
+}
+
+// compare measures targets in turns and gives the median rate of each.
+func (r *run) compare(ctx context.Context, targets []*target) ([]float64, error) {
+	rates := make([][]float64, len(targets))
+	for round := range r.Rounds {
+		for i, t := range targets {
+			s, err := t.closedLoop(ctx, r.Callers, r.Workers, min(r.Duration/3, 2*time.Second), r.Duration)
+			if err != nil {
+				return nil, err
+			}
+			r.progress("round %d of %d: %-16s %6.0f tasks/s, p50 %.1f ms, p99 %.1f ms, %.0f µs of CPU per task",
+				round+1, r.Rounds, t.name, s.rate, s.p50, s.p99, s.cpu)
+			rates[i] = append(rates[i], s.rate)
+		}
+	}
+	medians := make([]float64, len(targets))
+	for i := range rates {
+		medians[i] = median(rates[i])
+	}
+	return medians, nil
+}
+
+// pickupRate is how many tasks per second are sent to see how soon a waiting worker
+// has each.
+const pickupRate = 300
+
+// pickup measures the time from the moment that a send is written to the moment
+// that a worker that waits for it has it, at a fixed rate that does not wait for
+// anybody.
+func pickup(ctx context.Context, r *run) error {
+	h, hub, err := r.hubTarget(ctx, callerAddresses)
+	if err != nil {
+		return err
+	}
+	defer h.stop()
+	null, err := r.nullTarget(ctx)
+	if err != nil {
+		return err
+	}
+	defer null.kill()
+	var p50, p99 [2][]float64
+	for round := range r.Rounds {
+		for i, t := range []*target{hub, null} {
+			waits, err := t.openLoop(ctx, r.Workers, pickupRate, r.Duration)
+			if err != nil {
+				return err
+			}
+			r.progress("round %d of %d: %-8s p50 %.2f ms, p99 %.2f ms of %d", round+1, r.Rounds, t.name, percentile(waits, .5), percentile(waits, .99), len(waits))
+			p50[i] = append(p50[i], percentile(waits, .5))
+			p99[i] = append(p99[i], percentile(waits, .99))
+		}
+	}
+	what := "pick-up at " + strconv.Itoa(pickupRate) + " tasks/s, "
+	r.add(Row{What: what + "p50", Measured: median(p50[0]), Unit: "ms", Baseline: median(p50[1]), Against: "null hub", Bar: 1.5, Stretch: .9, Less: true})
+	r.add(Row{What: what + "p99", Measured: median(p99[0]), Unit: "ms", Baseline: median(p99[1]), Against: "null hub", Bar: 8, Stretch: 4, Less: true})
+	return nil
+}

@@ -84,6 +84,7 @@ var libraries = map[string][]string{
 	"golang.org/x/sys":                    {"internal/store/sqlite", "internal/cli"},
 	"golang.org/x/time":                   {"internal/engine"},
 	"modernc.org/sqlite":                  {"internal/store/sqlite"},
+	"zombiezen.com/go/sqlite":             {"internal/store/sqlite"},
 	"github.com/rogpeppe/go-internal":     {},
 	"go.uber.org/goleak":                  {},
 }

@@ -9,8 +9,7 @@ import (
 
 // The ways a claim ends, as kept in attempt.outcome.
 const (
-	attemptOpen = iota
-	attemptEnded
+	attemptEnded = iota + 1
 	attemptAsked
 	attemptReleased
 	attemptExpired
@@ -153,13 +152,15 @@ func (t *tx) floor(callee int64) (int64, error) {
 	return r.int(0), nil
 }
 
-// closeAttempt says how the newest claim ended.
+// closeAttempt says how the newest claim ended. A claim gets its row only then; while
+// it is open, the queue has all there is to know of it.
 func (t *tx) closeAttempt(h *head, outcome int, digest []byte) error {
 	if h.Attempt == 0 {
 		return nil
 	}
-	_, err := t.exec("UPDATE attempt SET outcome = ?, ended_at = ?, digest = coalesce(?, digest) WHERE k = ?",
-		outcome, t.now, digest, key(h.n, int64(h.Attempt)))
+	_, err := t.exec(`INSERT INTO attempt (k, claimed_at, outcome, ended_at, digest, late) VALUES (?,?,?,?,?,0)
+		ON CONFLICT DO UPDATE SET outcome = excluded.outcome, ended_at = excluded.ended_at, digest = coalesce(excluded.digest, digest)`,
+		key(h.n, int64(h.Attempt)), h.ClaimedAt, outcome, t.now, digest)
 	return err
 }
 

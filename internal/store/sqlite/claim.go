@@ -31,10 +31,6 @@ func (t *tx) claim(callee int64, c hub.ClaimSpec) (*hub.Task, error) {
 	}
 	h.Attempt++
 	h.open, h.seen, h.ClaimedAt = true, h.messages, t.now
-	if _, err := t.exec("INSERT INTO attempt (k, claimed_at, outcome, late) VALUES (?,?,?,0)",
-		key(h.n, int64(h.Attempt)), t.now, attemptOpen); err != nil {
-		return nil, err
-	}
 	if h.State == hub.Working {
 		err = t.saveProgress(h)
 	} else {

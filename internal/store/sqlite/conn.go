@@ -1,174 +1,178 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
-	moderncsqlite "modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
+	zombie "zombiezen.com/go/sqlite"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
-// conn is one driver connection with its prepared statements. It is not safe for
+// conn is one connection with its prepared statements. It is not safe for
 // concurrent use.
 type conn struct {
-	dc    driver.Conn
+	c     *zombie.Conn
 	stmts map[string]*stmt
-	args  []driver.NamedValue
 }
 
 // stmt is a prepared statement and the buffer that its rows are read into.
 type stmt struct {
-	driver.Stmt
-	exec  driver.StmtExecContext
-	query driver.StmtQueryContext
-	dest  row
+	*zombie.Stmt
+	dest row
 }
 
 // row is one result row; it is valid until its statement runs again.
-type row []driver.Value
+type row []value
 
-func (r row) int(i int) int64 {
-	n, _ := r[i].(int64)
-	return n
+// value is a column: an integer, text or a blob, or NULL.
+type value struct {
+	kind zombie.ColumnType
+	n    int64
+	s    string
+	b    []byte
 }
 
-func (r row) null(i int) bool { return r[i] == nil }
-
-func (r row) text(i int) string {
-	s, _ := r[i].(string)
-	return s
-}
-
-func (r row) blob(i int) []byte {
-	b, _ := r[i].([]byte)
-	return b
-}
-
-func (r row) flag(i int) bool { return r.int(i) != 0 }
+func (r row) int(i int) int64   { return r[i].n }
+func (r row) null(i int) bool   { return r[i].kind == zombie.TypeNull }
+func (r row) text(i int) string { return r[i].s }
+func (r row) blob(i int) []byte { return r[i].b }
+func (r row) flag(i int) bool   { return r[i].n != 0 }
 
 // time reads milliseconds since the epoch; NULL is the zero time.
 func (r row) time(i int) time.Time {
-	ms, ok := r[i].(int64)
-	if !ok {
+	if r.null(i) {
 		return time.Time{}
 	}
-	return time.UnixMilli(ms).UTC()
-}
-
-func openConn(dsn string) (*conn, error) {
-	dc, err := (&moderncsqlite.Driver{}).Open(dsn)
-	if err != nil {
-		return nil, err
-	}
-	return &conn{dc: dc, stmts: make(map[string]*stmt)}, nil
-}
-
-func (c *conn) close() error {
-	var errs []error
-	for _, s := range c.stmts {
-		errs = append(errs, s.Close())
-	}
-	return errors.Join(append(errs, c.dc.Close())...)
-}
-
-func (c *conn) prepare(sql string) (*stmt, error) {
-	if s, ok := c.stmts[sql]; ok {
-		return s, nil
-	}
-	ds, err := c.dc.Prepare(sql)
-	if err != nil {
-		return nil, fmt.Errorf("prepare %.60q: %w", sql, err)
-	}
-	s := &stmt{Stmt: ds}
-	var ok bool
-	if s.exec, ok = ds.(driver.StmtExecContext); !ok {
-		return nil, errors.New("the SQLite driver has no StmtExecContext")
-	}
-	if s.query, ok = ds.(driver.StmtQueryContext); !ok {
-		return nil, errors.New("the SQLite driver has no StmtQueryContext")
-	}
-	c.stmts[sql] = s
-	return s, nil
-}
-
-// bind turns arguments into driver values: every integer becomes an int64, every
-// nil or zero-length slice NULL, every time milliseconds (NULL when zero).
-func (c *conn) bind(args []any) []driver.NamedValue {
-	c.args = c.args[:0]
-	for i, a := range args {
-		var v driver.Value
-		switch x := a.(type) {
-		case int64:
-			v = x
-		case string:
-			v = x
-		case int:
-			v = int64(x)
-		case []byte:
-			if len(x) > 0 {
-				v = x
-			}
-		case time.Time:
-			if !x.IsZero() {
-				v = x.UnixMilli()
-			}
-		case bool:
-			v = int64(0)
-			if x {
-				v = int64(1)
-			}
-		case hub.State:
-			v = int64(x)
-		case hub.Phase:
-			v = int64(x)
-		case hub.CancelOutcome:
-			v = int64(x)
-		case optional:
-			if x != "" {
-				v = string(x)
-			}
-		case nil:
-		default:
-			panic(fmt.Sprintf("sqlite: cannot bind %T", a))
-		}
-		c.args = append(c.args, driver.NamedValue{Ordinal: i + 1, Value: v})
-	}
-	return c.args
+	return time.UnixMilli(r[i].n).UTC()
 }
 
 // optional is text that is NULL when empty.
 type optional string
 
+// openConn opens a connection and sets it up. How long to wait for a lock comes
+// first, since switching to WAL may already have to wait.
+func openConn(path, synchronous string, readOnly bool) (*conn, error) {
+	zc, err := zombie.OpenConn(path, zombie.OpenReadWrite)
+	if err != nil {
+		return nil, err
+	}
+	zc.SetBusyTimeout(busyTimeout)
+	c := &conn{c: zc, stmts: make(map[string]*stmt)}
+	for _, pragma := range pragmas(synchronous, readOnly) {
+		if _, err := c.exec("PRAGMA " + pragma); err != nil {
+			return nil, errors.Join(fmt.Errorf("PRAGMA %s: %w", pragma, err), c.close())
+		}
+	}
+	return c, nil
+}
+
+// busyTimeout is how long a connection waits for another one's lock. Only starting
+// hubs and tools that look at the file hold any.
+const busyTimeout = 10 * time.Second
+
+func pragmas(synchronous string, readOnly bool) []string {
+	list := []string{
+		"journal_mode = WAL", "synchronous = " + synchronous,
+		"temp_store = MEMORY", "cache_size = -8000", "wal_autocheckpoint = 4000",
+		"journal_size_limit = 67108864", "trusted_schema = OFF",
+	}
+	if readOnly {
+		list = append(list, "query_only = 1")
+	}
+	return list
+}
+
+func (c *conn) close() error { return c.c.Close() } // finalizes the statements, too
+
+func (c *conn) prepare(sql string) (*stmt, error) {
+	if s, ok := c.stmts[sql]; ok {
+		return s, nil
+	}
+	zs, err := c.c.Prepare(sql)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %.60q: %w", sql, err)
+	}
+	s := &stmt{Stmt: zs, dest: make(row, zs.ColumnCount())}
+	c.stmts[sql] = s
+	return s, nil
+}
+
+// bind binds arguments: an empty blob or optional text and a zero time are NULL, a
+// time is milliseconds.
+func (s *stmt) bind(args []any) {
+	for i, a := range args {
+		p := i + 1
+		switch x := a.(type) {
+		case int64:
+			s.BindInt64(p, x)
+		case int:
+			s.BindInt64(p, int64(x))
+		case string:
+			s.BindText(p, x)
+		case []byte:
+			if len(x) == 0 {
+				s.BindNull(p)
+			} else {
+				s.BindBytes(p, x)
+			}
+		case time.Time:
+			if x.IsZero() {
+				s.BindNull(p)
+			} else {
+				s.BindInt64(p, x.UnixMilli())
+			}
+		case bool:
+			s.BindBool(p, x)
+		case hub.State:
+			s.BindInt64(p, int64(x))
+		case hub.Phase:
+			s.BindInt64(p, int64(x))
+		case hub.CancelOutcome:
+			s.BindInt64(p, int64(x))
+		case optional:
+			if x == "" {
+				s.BindNull(p)
+			} else {
+				s.BindText(p, string(x))
+			}
+		case nil:
+			s.BindNull(p)
+		default:
+			panic(fmt.Sprintf("sqlite: cannot bind %T", a))
+		}
+	}
+}
+
+// read copies the current row out of SQLite.
+func (s *stmt) read() {
+	for i := range s.dest {
+		v := value{kind: s.ColumnType(i)}
+		switch v.kind {
+		case zombie.TypeInteger:
+			v.n = s.ColumnInt64(i)
+		case zombie.TypeText:
+			v.s = s.ColumnText(i)
+		case zombie.TypeBlob:
+			v.b = make([]byte, s.ColumnLen(i))
+			s.ColumnBytes(i, v.b)
+		case zombie.TypeNull, zombie.TypeFloat: // there are no floats in the schema
+		}
+		s.dest[i] = v
+	}
+}
+
 // exec runs a statement and gives the number of rows it changed.
-func (c *conn) exec(sql string, args ...any) (int64, error) {
-	s, err := c.prepare(sql)
-	if err != nil {
-		return 0, err
-	}
-	res, err := s.exec.ExecContext(context.Background(), c.bind(args))
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
+func (c *conn) exec(sql string, args ...any) (int, error) {
+	err := c.each(sql, args, func(row) (bool, error) { return true, nil })
+	return c.c.Changes(), err
 }
 
 // insert runs an INSERT and gives the new row's id.
 func (c *conn) insert(sql string, args ...any) (int64, error) {
-	s, err := c.prepare(sql)
-	if err != nil {
-		return 0, err
-	}
-	res, err := s.exec.ExecContext(context.Background(), c.bind(args))
-	if err != nil {
-		return 0, err
-	}
-	return res.LastInsertId()
+	_, err := c.exec(sql, args...)
+	return c.c.LastInsertRowID(), err
 }
 
 // one gives the first row of a query, or nil.
@@ -187,20 +191,17 @@ func (c *conn) each(sql string, args []any, f func(r row) (more bool, err error)
 	if err != nil {
 		return err
 	}
-	rows, err := s.query.QueryContext(context.Background(), c.bind(args))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	if s.dest == nil {
-		s.dest = make(row, len(rows.Columns()))
-	}
+	s.bind(args)
+	defer func() {
+		if end := s.Reset(); err == nil {
+			err = end
+		}
+	}()
 	for {
-		if err := rows.Next(s.dest); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
+		if more, err := s.Step(); err != nil || !more {
 			return err
 		}
+		s.read()
 		if more, err := f(s.dest); err != nil || !more {
 			return err
 		}
@@ -225,13 +226,12 @@ func storeError(err error) error {
 // broken reports whether err says that the database itself fails, so that the
 // whole transaction is in doubt, not one statement of it.
 func broken(err error) bool {
-	var e *moderncsqlite.Error
-	if !errors.As(err, &e) {
+	if err == nil {
 		return false
 	}
-	switch e.Code() & 0xff {
-	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_NOMEM, lib.SQLITE_READONLY, lib.SQLITE_INTERRUPT,
-		lib.SQLITE_IOERR, lib.SQLITE_CORRUPT, lib.SQLITE_FULL, lib.SQLITE_CANTOPEN, lib.SQLITE_NOTADB:
+	switch zombie.ErrCode(err).ToPrimary() {
+	case zombie.ResultBusy, zombie.ResultLocked, zombie.ResultNoMem, zombie.ResultReadOnly, zombie.ResultInterrupt,
+		zombie.ResultIOErr, zombie.ResultCorrupt, zombie.ResultFull, zombie.ResultCantOpen, zombie.ResultNotADB:
 		return true
 	}
 	return false

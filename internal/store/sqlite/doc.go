@@ -7,8 +7,10 @@
 // and no other. A pool of read-only connections serves reads, which WAL keeps from
 // ever waiting for the writer.
 //
-// Both work on the driver's connections with statements prepared once, not through
-// database/sql, whose bookkeeping costs more than the statements themselves.
+// Both work on SQLite's own connections with statements prepared once, not through
+// database/sql, whose bookkeeping costs more than the statements themselves. The
+// engine is modernc.org/sqlite, SQLite in Go; zombiezen.com/go/sqlite gives access to
+// it without the mutex around every call that its database/sql driver insists on.
 //
 // Rows that belong to a task are keyed task<<20 | number, a single integer: one
 // B-tree, no second index, and a task's rows lie together in order.

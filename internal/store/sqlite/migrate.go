@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/pressly/goose/v3"
 	moderncsqlite "modernc.org/sqlite"
@@ -26,7 +28,7 @@ const schemaVersion = 1
 // migrate brings the database at path to this binary's schema, or refuses one
 // that is not Holdfast's or that a much newer Holdfast has changed.
 func migrate(ctx context.Context, path string) (err error) {
-	db := sql.OpenDB(connector{dsn: dsn(path, "FULL", false)})
+	db := sql.OpenDB(connector{dsn: dsn(path)})
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := checkOwner(ctx, db, path); err != nil {
 		return err
@@ -68,6 +70,13 @@ func checkOwner(ctx context.Context, db *sql.DB, path string) error {
 		return hub.Errorf(hub.Invalid, "the database %s was changed by a newer Holdfast (schema %d, this binary knows %d); install that version again", path, n, schemaVersion)
 	}
 	return nil
+}
+
+// dsn is the path of a database as the driver of database/sql wants it. The migrations
+// sync fully, whatever the store is told.
+func dsn(path string) string {
+	q := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)"}}
+	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?" + q.Encode()
 }
 
 // connector opens connections without registering a driver by name.

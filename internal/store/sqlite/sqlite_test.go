@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -93,7 +94,7 @@ func TestADatabaseThatIsNotOursIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, FileName)
-			db := sql.OpenDB(connector{dsn: "file:" + path})
+			db := sql.OpenDB(connector{dsn: dsn(path)})
 			if err := prepare(db); err != nil {
 				t.Fatal(err)
 			}
@@ -137,8 +138,8 @@ func TestEveryConnectionSyncsFully(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := r.text(0)
-			if n, ok := r[0].(int64); ok {
-				got = string(rune('0' + n))
+			if got == "" {
+				got = strconv.FormatInt(r.int(0), 10)
 			}
 			if got != want {
 				t.Errorf("%s is %s, want %s", pragma, got, want)

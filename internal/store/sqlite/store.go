@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,7 +89,7 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 	if err := migrate(ctx, path); err != nil {
 		return nil, err
 	}
-	if s.w, err = openConn(dsn(path, opt.Synchronous, false)); err != nil {
+	if s.w, err = openConn(path, opt.Synchronous, false); err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	if err := s.openReaders(path); err != nil {
@@ -109,28 +107,13 @@ func (s *Store) openReaders(path string) error {
 	n := max(4, runtime.GOMAXPROCS(0))
 	s.readers = make(chan *conn, n)
 	for range n {
-		c, err := openConn(dsn(path, s.opt.Synchronous, true))
+		c, err := openConn(path, s.opt.Synchronous, true)
 		if err != nil {
 			return fmt.Errorf("open the database for reading: %w", err)
 		}
 		s.readers <- c
 	}
 	return nil
-}
-
-// dsn says how a connection is set up. busy_timeout comes first since switching to
-// WAL may already have to wait.
-func dsn(path, synchronous string, readOnly bool) string {
-	pragmas := []string{
-		"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(" + synchronous + ")",
-		"temp_store(MEMORY)", "cache_size(-8000)", "wal_autocheckpoint(4000)",
-		"journal_size_limit(67108864)", "trusted_schema(OFF)",
-	}
-	if readOnly {
-		pragmas = append(pragmas, "query_only(1)")
-	}
-	q := url.Values{"_pragma": pragmas}
-	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?" + q.Encode()
 }
 
 // lockDir takes the data directory for this process. The lock ends with the

@@ -28,7 +28,7 @@ type tx struct {
 }
 
 // exec and insert shadow conn's to open the savepoint first.
-func (t *tx) exec(sql string, args ...any) (int64, error) {
+func (t *tx) exec(sql string, args ...any) (int, error) {
 	if err := t.save(); err != nil {
 		return 0, err
 	}
@@ -173,12 +173,14 @@ func (s *Store) runOne(o *op) error {
 	if broken(o.err) {
 		return o.err
 	}
+	if s.w.c.AutocommitEnabled() {
+		return errors.Join(o.err, errors.New("SQLite has undone the whole transaction by itself"))
+	}
 	if !t.saved {
 		return nil
 	}
 	if o.err != nil && !t.keep {
 		if _, err := s.w.exec("ROLLBACK TO op"); err != nil {
-			// SQLite has undone the whole transaction by itself.
 			return errors.Join(o.err, err)
 		}
 	}

@@ -134,11 +134,12 @@ CREATE TABLE artifact (
   PRIMARY KEY (task, id)
 ) STRICT, WITHOUT ROWID;
 
+-- A claim that has ended, one way or another; outcome is that of attempt* in the code.
 CREATE TABLE attempt (
   k INTEGER PRIMARY KEY, -- task<<20 | attempt
   claimed_at INTEGER NOT NULL,
   outcome INTEGER NOT NULL,
-  ended_at INTEGER,
+  ended_at INTEGER NOT NULL,
   digest BLOB,
   late INTEGER NOT NULL
 ) STRICT;

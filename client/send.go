@@ -169,7 +169,8 @@ func idFrom(b [32]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
-// Get gives a task as it is now.
+// Get gives a task as it is now. An empty to stands for any address, here and
+// wherever a task is read by its id.
 func (c *Client) Get(ctx context.Context, to, id string) (*Task, error) {
 	return c.get(ctx, to, id, 0, bounded)
 }
@@ -181,12 +182,16 @@ func (c *Client) Poll(ctx context.Context, to, id string, wait time.Duration) (*
 }
 
 func (c *Client) get(ctx context.Context, to, id string, wait time.Duration, how repeat) (*Task, error) {
-	if err := errors.Join(checkRef("the callee's handle", to), checkRef("the task's id", id)); err != nil {
+	if err := checkRef("the task's id", id); err != nil {
 		return nil, err
+	}
+	path := "/v1/tasks/" + url.PathEscape(id)
+	if to != "" {
+		path = agentPath(to, "tasks", id)
 	}
 	t := new(Task)
 	err := c.do(ctx, call{
-		method: http.MethodGet, path: agentPath(to, "tasks", id), query: url.Values{"wait": {seconds(wait)}},
+		method: http.MethodGet, path: path, query: url.Values{"wait": {seconds(wait)}},
 		out: t, wait: wait, repeat: how,
 	})
 	if err != nil {

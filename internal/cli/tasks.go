@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,10 +12,6 @@ import (
 
 	"github.com/holdfast-hub/holdfast/client"
 )
-
-// searched is how many of the newest tasks are looked through for one that is named
-// by its id alone.
-const searched = 2000
 
 // isTaskID tells an id of a task from a handle.
 func isTaskID(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }
@@ -46,26 +43,14 @@ func (p *program) taskAt(ctx context.Context, args []string) (taskRef, error) {
 // callee finds the address that a task was sent to, among the tasks that this
 // credential sent or was sent.
 func callee(ctx context.Context, c *client.Client, id string) (string, error) {
-	if t, err := c.Received(ctx, id); err == nil {
-		return t.Callee, nil
+	t, err := c.Get(ctx, "", id)
+	if errors.Is(err, client.ErrNotFound) {
+		return "", &failure{exit: exitNotFound, code: "task_not_found", message: "there is no task " + id + " that you sent or were sent"}
 	}
-	seen := 0
-	for t, err := range c.List(ctx, "", client.TaskQuery{Limit: 100}) {
-		if err != nil {
-			return "", err
-		}
-		if t.ID == id {
-			return t.Callee, nil
-		}
-		if seen++; seen == searched {
-			break
-		}
+	if err != nil {
+		return "", err
 	}
-	f := &failure{exit: exitNotFound, code: "task_not_found", message: "there is no task " + id + " that you sent or were sent"}
-	if seen == searched {
-		f.hint = "Only the newest " + fmt.Sprint(searched) + " were searched; name the address too: @handle " + id
-	}
-	return "", f
+	return t.Callee, nil
 }
 
 // showTask describes one task.

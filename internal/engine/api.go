@@ -64,6 +64,6 @@ type ReportResult struct {
 
 // Ref names a task at an address, as a client wrote it.
 type Ref struct {
-	Callee string // handle or id; empty for any address, see Engine.Task
+	Callee string // handle or id; empty for any address
 	Task   string
 }

@@ -130,7 +130,7 @@ func TestRefusalsOfWhatCannotBe(t *testing.T) {
 	_, errWait := e.Next(t.Context(), principal("callee"), engine.NextRequest{Wait: time.Hour})
 	_, errAhead := e.Subscribe(t.Context(), principal("caller"), engine.Ref{Callee: "callee", Task: sent.ID}, 99, hub.Load{})
 	_, errRequeue := e.Requeue(t.Context(), principal("caller"), sent.ID)
-	_, errAny := e.Task(t.Context(), principal("caller"), engine.Ref{Task: sent.ID}, hub.Load{})
+	_, errAny := e.Task(t.Context(), principal("other"), engine.Ref{Task: sent.ID}, hub.Load{})
 	_, errClaim := e.Heartbeat(t.Context(), principal("callee"), sent.ID, "another.1", -1)
 	for name, c := range map[string]struct {
 		err  error
@@ -143,7 +143,7 @@ func TestRefusalsOfWhatCannotBe(t *testing.T) {
 		"a wait too long":               {errWait, hub.Invalid},
 		"an event that has not been":    {errAhead, hub.Invalid},
 		"a requeue by a mere caller":    {errRequeue, hub.NotPermitted},
-		"a task at any address":         {errAny, hub.NotFound},
+		"somebody else's, anywhere":     {errAny, hub.NotFound},
 		"a heartbeat for another claim": {errClaim, hub.Conflict},
 	} {
 		var refused *hub.Error

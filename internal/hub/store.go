@@ -186,7 +186,7 @@ type Directory interface {
 }
 
 // TaskRef names a task at the address that was asked. An empty Callee stands for
-// any address, which only a Viewer of the whole hub may use.
+// any address.
 type TaskRef struct {
 	Callee string // address id
 	ID     string

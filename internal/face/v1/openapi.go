@@ -75,6 +75,12 @@ func (f *face) hotRoutes() []hotRoute {
 			Parameters: list,
 			Responses:  d.ok(200, "Tasks, those whose status changed last first, without history and artifacts.", wire.List[wire.Task]{}),
 		}},
+		{"GET", "/v1/tasks/{id}", f.getAny, huma.Operation{
+			OperationID: "get-any-task", Summary: "Read a task at any address", Tags: []string{caller},
+			Description: "Like reading it at its callee, for who knows only its id.",
+			Parameters:  []*huma.Param{ownID, wait},
+			Responses:   d.ok(200, "The task.", wire.Task{}),
+		}},
 		{"GET", "/v1/agents/{callee}/tasks/{id}", f.get, huma.Operation{
 			OperationID: "get-task", Summary: "Read a task", Tags: []string{caller},
 			Parameters: params(callerID, []*huma.Param{wait}),

@@ -16,7 +16,7 @@ import (
 func (m *model) visible(ref hub.TaskRef, by hub.Viewer) *modelTask {
 	t := m.find(ref.ID)
 	switch {
-	case t == nil, ref.Callee == "" && !by.All, ref.Callee != "" && ref.Callee != t.Callee.ID:
+	case t == nil, ref.Callee != "" && ref.Callee != t.Callee.ID:
 		return nil
 	case !by.All && t.Caller.ID != by.Address && t.Callee.ID != by.Address:
 		return nil

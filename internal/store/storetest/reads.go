@@ -27,7 +27,7 @@ func visibilityTests(run runner) {
 			{"a stranger at another address", b.eve, b.ops, same},
 			{"the caller at another address", b.ann, b.ops, same},
 			{"the caller at its own address", b.ann, b.ann, same},
-			{"the caller at no address", b.ann, "", same},
+			{"a stranger at any address", b.eve, "", same},
 			{"the caller at an address that does not exist", b.ann, newID(), same},
 			{"the caller of no task", b.ann, b.dev, none},
 			{"the callee of no task", b.dev, b.dev, none},
@@ -70,6 +70,9 @@ func visibilityTests(run runner) {
 			p, err := b.s.Events(b.ctx, refOf(t), by, 0, 10)
 			b.ok(err)
 			b.is("events", len(p.Events), 2)
+			got, err = b.s.Task(b.ctx, hub.TaskRef{ID: t.ID}, by, hub.Load{})
+			b.ok(err)
+			b.is("id at any address", got.ID, t.ID)
 		}
 		_, err := b.s.Task(b.ctx, hub.TaskRef{Callee: b.ops, ID: t.ID}, everything(), hub.Load{})
 		b.kind("the administrator at another address", err, hub.NotFound)

@@ -166,8 +166,9 @@ func (t *tx) closeAttempt(h *head, outcome int, digest []byte) error {
 
 // log writes a line of the activity feed.
 func (t *tx) log(h *head, kind hub.ActivityKind, actor int64, detail string) error {
-	_, err := t.exec("INSERT INTO activity (at, kind, task, seq, actor, attempt, detail) VALUES (?,?,?,?,?,?,?)",
-		t.now, string(kind), h.n, h.Seq, actor, h.Attempt, optional(detail))
+	t.s.lastLine++
+	_, err := t.exec("INSERT INTO activity (id, at, kind, task, seq, actor, attempt, detail) VALUES (?,?,?,?,?,?,?,?)",
+		t.s.lastLine, t.now, string(kind), h.n, h.Seq, actor, h.Attempt, optional(detail))
 	return err
 }
 

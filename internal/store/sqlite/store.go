@@ -47,6 +47,8 @@ type Store struct {
 	w       *conn
 	ops     chan *op
 	written chan struct{}
+	// lastLine is the id of the newest line of activity; the writer's alone.
+	lastLine int64
 	// closing guards closed, so that nothing is sent to ops after it is closed.
 	closing   sync.RWMutex
 	closed    bool
@@ -98,9 +100,21 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 	if err := s.parties.load(s.w); err != nil {
 		return nil, fmt.Errorf("read the addresses: %w", err)
 	}
+	if s.lastLine, err = lastLine(s.w); err != nil {
+		return nil, fmt.Errorf("read the activity: %w", err)
+	}
 	s.unhealthy.Store(errorBox{})
 	go s.writeLoop()
 	return s, nil
+}
+
+// lastLine is the highest id that a line of activity ever had.
+func lastLine(c *conn) (int64, error) {
+	r, err := c.one("SELECT max((SELECT coalesce(max(id), 0) FROM activity), CAST(value AS INTEGER)) FROM meta WHERE key = 'activity_pruned'")
+	if err != nil || r == nil {
+		return 0, err
+	}
+	return r.int(0), nil
 }
 
 func (s *Store) openReaders(path string) error {

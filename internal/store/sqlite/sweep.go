@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
@@ -121,8 +122,11 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 				return 0, err
 			}
 		}
-		_, err = t.exec(`DELETE FROM activity WHERE id IN (SELECT id FROM activity ORDER BY id LIMIT ?) AND at < ?
-			AND id < (SELECT max(id) FROM activity)`, 20*limit, before)
+		lines, err := t.exec("DELETE FROM activity WHERE id IN (SELECT id FROM activity ORDER BY id LIMIT ?) AND at < ?", 20*limit, before)
+		if err != nil || lines == 0 {
+			return len(tasks), err
+		}
+		_, err = t.exec("UPDATE meta SET value = ? WHERE key = 'activity_pruned'", strconv.FormatInt(t.s.lastLine, 10))
 		return len(tasks), err
 	})
 }

@@ -154,7 +154,8 @@ CREATE TABLE idempotency (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_task ON idempotency(task);
 
--- The newest line is never pruned, so that no id is used again: cursors hold them.
+-- Ids are the writer's and never used again, not even when everything was pruned:
+-- cursors hold them. See meta.activity_pruned.
 CREATE TABLE activity (
   id INTEGER PRIMARY KEY,
   at INTEGER NOT NULL,
@@ -169,4 +170,4 @@ CREATE TABLE activity (
 -- Facts about the database itself; oldest_binary is the lowest schema version that
 -- a binary must know to use it.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO meta VALUES ('oldest_binary', '1'), ('application', 'holdfast');
+INSERT INTO meta VALUES ('oldest_binary', '1'), ('application', 'holdfast'), ('activity_pruned', '0');

@@ -3,7 +3,6 @@ package bench
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -153,9 +152,6 @@ func member(body []byte, name string) []byte {
 	value, _, _ := bytes.Cut(rest, []byte{'"'})
 	return value
 }
-
-// closedErr reports whether an error is that of a connection that this side closed.
-func closedErr(err error) bool { return errors.Is(err, net.ErrClosed) }
 
 func unexpected(what string, status int, body []byte) error {
 	if len(body) > 400 {

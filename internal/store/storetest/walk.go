@@ -114,7 +114,9 @@ func (w *walk) recent() string {
 // sameRefusal reports whether two answers refuse alike. What is both wrong and too
 // large may be refused for either.
 func sameRefusal(a, b error) bool {
-	size := func(err error) bool { return err != nil && (hub.KindOf(err) == hub.Invalid || hub.KindOf(err) == hub.TooLarge) }
+	size := func(err error) bool {
+		return err != nil && (hub.KindOf(err) == hub.Invalid || hub.KindOf(err) == hub.TooLarge)
+	}
 	return kindOf(a) == kindOf(b) || size(a) && size(b)
 }
 

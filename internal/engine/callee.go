@@ -35,7 +35,7 @@ func (e *Engine) Report(ctx context.Context, p hub.Principal, r ReportRequest) (
 		return ReportResult{}, err
 	}
 	if !out.Replayed {
-		e.changed(reportKind(r.State), out.Task.ID, out.Task.State)
+		e.hint(reportKind(r.State), out.Task.ID, hint{state: out.Task.State, whole: whole(out.Task, r.Events)})
 	}
 	if out.Next != nil {
 		e.changed(hub.ActClaimed, out.Next.ID, out.Next.State)
@@ -60,6 +60,23 @@ func reportDigest(r *hub.Report) (sum [32]byte) {
 	}
 	h.Sum(sum[:0])
 	return sum
+}
+
+// whole is a task that has ended with its artifacts, if the report that ended it
+// brought all of them, else nil. Most tasks have three statuses and a result.
+func whole(t *hub.Task, events []hub.Event) *hub.Task {
+	if !t.State.Terminal() || t.Seq != int64(3+len(events)) || len(events) > 1 {
+		return nil
+	}
+	out := *t
+	out.Artifacts = make([][]byte, 0, len(events))
+	for i := range events {
+		if events[i].Kind != hub.ArtifactEvent {
+			return nil
+		}
+		out.Artifacts = append(out.Artifacts, events[i].Body)
+	}
+	return &out
 }
 
 func reportKind(s hub.State) hub.ActivityKind {

@@ -139,8 +139,12 @@ func (e *Engine) ref(ctx context.Context, p hub.Principal, r Ref) (hub.TaskRef, 
 
 // changed gives the hints of a committed transition.
 func (e *Engine) changed(kind hub.ActivityKind, task string, state hub.State) {
-	e.tasks.notify(task, state)
-	e.feed.notify("", state)
+	e.hint(kind, task, hint{state: state})
+}
+
+func (e *Engine) hint(kind hub.ActivityKind, task string, h hint) {
+	e.tasks.notify(task, h)
+	e.feed.notify("", hint{})
 	if e.opt.Observe != nil {
 		e.opt.Observe(kind)
 	}

@@ -64,13 +64,13 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 
 func (e *Engine) swept(out hub.Swept) {
 	for _, id := range out.Tasks {
-		e.tasks.notify(id, hub.Failed)
+		e.tasks.notify(id, hint{state: hub.Failed})
 	}
 	for _, callee := range out.Ready {
 		e.pollers.wake(callee)
 	}
 	if out.Changed > 0 {
-		e.feed.notify("", hub.Failed)
+		e.feed.notify("", hint{})
 	}
 }
 

@@ -42,18 +42,19 @@ func (e *Engine) Wait(ctx context.Context, p hub.Principal, r Ref, limit time.Du
 func (e *Engine) wait(ctx context.Context, p hub.Principal, ref hub.TaskRef, limit time.Duration, load hub.Load) (*hub.Task, error) {
 	w := e.tasks.join(ref.ID)
 	defer e.tasks.leave(ref.ID, w)
-	return e.await(ctx, p, ref, w, true, limit, load)
+	return e.await(ctx, p, ref, w, nil, limit, load)
 }
 
 // await waits with a waiter that was there before the caller knew of the task's
-// state; it looks first unless that state is known to be no settled one.
-func (e *Engine) await(ctx context.Context, p hub.Principal, ref hub.TaskRef, w *waiter, look bool, limit time.Duration, load hub.Load) (*hub.Task, error) {
+// state. It looks first, unless the task is known to be new: then fresh is the one
+// message of it.
+func (e *Engine) await(ctx context.Context, p hub.Principal, ref hub.TaskRef, w *waiter, fresh []byte, limit time.Duration, load hub.Load) (*hub.Task, error) {
 	e.open.sends.Add(1)
 	defer e.open.sends.Add(-1)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	over := limit <= 0
-	for {
+	for look := fresh == nil; ; look = true {
 		if look || over {
 			t, err := e.store.Task(ctx, ref, p.Viewer(), load)
 			if err != nil {
@@ -64,29 +65,37 @@ func (e *Engine) await(ctx context.Context, p hub.Principal, ref hub.TaskRef, w 
 				return t, nil
 			}
 		}
-		var err error
-		if over, err = e.waitSettled(ctx, w, timer); err != nil {
+		h, err := e.waitSettled(ctx, w, timer)
+		if err != nil {
 			return nil, err
 		}
-		look = true
+		over = !h.state.Settled()
+		if h.whole != nil && fresh != nil && h.whole.Messages == 1 && load.Artifacts {
+			t := *h.whole
+			if load.History != 0 {
+				t.History = []hub.Message{{N: 1, Body: fresh}}
+			}
+			e.looked(p, &t, 1)
+			return &t, nil
+		}
 	}
 }
 
-// waitSettled waits until a hint says that the task has settled; over is true when
-// the wait is.
-func (e *Engine) waitSettled(ctx context.Context, w *waiter, timer *time.Timer) (over bool, err error) {
+// waitSettled waits until a hint says that the task has settled. It gives another
+// one, or none, when the wait is over.
+func (e *Engine) waitSettled(ctx context.Context, w *waiter, timer *time.Timer) (hint, error) {
 	for {
 		select {
-		case state := <-w.c:
-			if state.Settled() {
-				return false, nil
+		case h := <-w.c:
+			if h.state.Settled() {
+				return h, nil
 			}
 		case <-timer.C:
-			return true, nil
+			return hint{}, nil
 		case <-e.draining:
-			return true, nil
+			return hint{}, nil
 		case <-ctx.Done():
-			return true, context.Cause(ctx)
+			return hint{}, context.Cause(ctx)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (e *Engine) SendAndWait(ctx context.Context, p hub.Principal, r SendRequest
 	ref := hub.TaskRef{Callee: in.Callee, ID: out.Task.ID}
 	var t *hub.Task
 	if out.Created {
-		t, err = e.await(ctx, p, ref, w, false, limit, load)
+		t, err = e.await(ctx, p, ref, w, in.Message, limit, load)
 	} else {
 		t, err = e.wait(ctx, p, ref, limit, load)
 	}

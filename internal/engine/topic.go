@@ -9,18 +9,25 @@ import (
 
 type gauges struct{ polls, streams, sends atomic.Int64 }
 
-// topic wakes those who wait for something under a key. A hint carries the state
-// that was committed, so that who waits for the end need not look at every step.
+// hint says that something was committed: the state that the task came to, so that
+// who waits for the end need not look at every step, and the whole task where it has
+// ended and whoever committed that had it all in hand.
+type hint struct {
+	state hub.State
+	whole *hub.Task
+}
+
+// topic wakes those who wait for something under a key.
 type topic struct {
 	mu sync.Mutex
 	m  map[string]map[*waiter]struct{}
 }
 
 // waiter holds at most one hint.
-type waiter struct{ c chan hub.State }
+type waiter struct{ c chan hint }
 
 func (t *topic) join(key string) *waiter {
-	w := &waiter{c: make(chan hub.State, 1)}
+	w := &waiter{c: make(chan hint, 1)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.m == nil {
@@ -44,22 +51,22 @@ func (t *topic) leave(key string, w *waiter) {
 
 // notify leaves a hint with everyone who waits under key. Hints of two commits may
 // come in either order, so one that says "settled" is kept until it is looked at.
-func (t *topic) notify(key string, state hub.State) {
+func (t *topic) notify(key string, h hint) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for w := range t.m[key] {
 		select {
-		case w.c <- state:
+		case w.c <- h:
 			continue
 		default:
 		}
-		if !state.Settled() {
+		if !h.state.Settled() {
 			continue
 		}
 		select {
 		case <-w.c:
 		default:
 		}
-		w.c <- state // only notify sends, under t.mu, so there is room
+		w.c <- h // only notify sends, under t.mu, so there is room
 	}
 }

@@ -44,6 +44,9 @@ type Task struct {
 	CreatedAt, ClaimedAt, EndedAt, ReadAt, LastPolledAt time.Time
 	PollCount                                           int
 
+	// Messages is how many messages the task has, those that callees asked with
+	// included.
+	Messages int
 	// History is the messages of the task in order, without the one that
 	// StatusMessage holds; trimmed as Load says.
 	History []Message

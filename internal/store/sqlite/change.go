@@ -76,7 +76,7 @@ func (t *tx) setStatus(h *head, e hub.Event) error {
 
 // addMessage appends to the history; a question (seq > 0) has its body in its event.
 func (t *tx) addMessage(h *head, fromCallee bool, seq int64, body []byte) error {
-	h.messages++
+	h.Messages++
 	var seqArg any
 	if seq > 0 {
 		seqArg = seq
@@ -84,7 +84,7 @@ func (t *tx) addMessage(h *head, fromCallee bool, seq int64, body []byte) error 
 		h.bytes += int64(len(body))
 	}
 	_, err := t.exec("INSERT INTO message (k, from_callee, undelivered, seq, body) VALUES (?,?,0,?,?)",
-		key(h.n, int64(h.messages)), fromCallee, seqArg, body)
+		key(h.n, int64(h.Messages)), fromCallee, seqArg, body)
 	return err
 }
 
@@ -93,14 +93,14 @@ func (t *tx) addMessage(h *head, fromCallee bool, seq int64, body []byte) error 
 func (t *tx) saveStatus(h *head) error {
 	_, err := t.exec(`UPDATE task SET state = ?, state_at = ?, status_seq = ?, seq = ?, messages = ?, bytes = ?,
 		attempt = ?, failures = ?, cancel_outcome = ?, error = ?, claimed_at = ? WHERE n = ?`,
-		h.State, h.StateAt, h.statusSeq, h.Seq, h.messages, h.bytes,
+		h.State, h.StateAt, h.statusSeq, h.Seq, h.Messages, h.bytes,
 		h.Attempt, h.Failures, h.CancelOutcome, optional(h.Error), h.ClaimedAt, h.n)
 	return err
 }
 
 func (t *tx) saveProgress(h *head) error {
 	_, err := t.exec("UPDATE task SET seq = ?, messages = ?, bytes = ?, attempt = ?, claimed_at = ? WHERE n = ?",
-		h.Seq, h.messages, h.bytes, h.Attempt, h.ClaimedAt, h.n)
+		h.Seq, h.Messages, h.bytes, h.Attempt, h.ClaimedAt, h.n)
 	return err
 }
 
@@ -191,7 +191,7 @@ func (t *tx) end(h *head, state hub.State, message []byte, actor int64, digest [
 	h.Phase, h.ranked, h.open, h.LeaseUntil, h.Due = hub.Done, false, false, time.Time{}, time.Time{}
 	if _, err := t.exec(`UPDATE task SET state = ?, state_at = ?, status_seq = ?, seq = ?, messages = ?, bytes = ?,
 		attempt = ?, failures = ?, cancel_outcome = ?, error = ?, ended_at = ? WHERE n = ?`,
-		h.State, h.StateAt, h.statusSeq, h.Seq, h.messages, h.bytes,
+		h.State, h.StateAt, h.statusSeq, h.Seq, h.Messages, h.bytes,
 		h.Attempt, h.Failures, h.CancelOutcome, optional(h.Error), h.EndedAt, h.n); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (t *tx) end(h *head, state hub.State, message []byte, actor int64, digest [
 }
 
 func (t *tx) markUndelivered(h *head) error {
-	if h.Attempt == 0 || h.seen >= h.messages {
+	if h.Attempt == 0 || h.seen >= h.Messages {
 		return nil
 	}
 	n, err := t.exec("UPDATE message SET undelivered = 1 WHERE k > ? AND k <= ? AND from_callee = 0",

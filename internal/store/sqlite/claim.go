@@ -30,7 +30,7 @@ func (t *tx) claim(callee int64, c hub.ClaimSpec) (*hub.Task, error) {
 		h.lease(t.now, c.Lease)
 	}
 	h.Attempt++
-	h.open, h.seen, h.ClaimedAt = true, h.messages, t.now
+	h.open, h.seen, h.ClaimedAt = true, h.Messages, t.now
 	if h.State == hub.Working {
 		err = t.saveProgress(h)
 	} else {

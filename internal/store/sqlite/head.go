@@ -25,7 +25,6 @@ type head struct {
 	n, caller, callee int64
 	// statusSeq is the event whose body is the status message, 0 if there is none.
 	statusSeq int64
-	messages  int
 	bytes     int64
 
 	rank                     int64
@@ -44,12 +43,12 @@ const headByID = "SELECT " + headColumns + "FROM task t LEFT JOIN queue q ON q.t
 
 func (s *Store) scanHead(r row) *head {
 	h := &head{
-		n: r.int(0), caller: r.int(3), callee: r.int(4), statusSeq: r.int(7), messages: int(r.int(9)), bytes: r.int(10),
+		n: r.int(0), caller: r.int(3), callee: r.int(4), statusSeq: r.int(7), bytes: r.int(10),
 		rank: r.int(30), ranked: !r.null(30), leaseFor: time.Duration(r.int(33)) * time.Millisecond,
 		open: r.flag(36), provisional: r.flag(37), lapse: r.flag(38), seen: int(r.int(39)),
 	}
 	h.Task = hub.Task{
-		ID: r.text(1), ContextID: r.text(2), State: hub.State(r.int(5)), StateAt: r.time(6), Seq: r.int(8),
+		ID: r.text(1), ContextID: r.text(2), State: hub.State(r.int(5)), StateAt: r.time(6), Seq: r.int(8), Messages: int(r.int(9)),
 		Attempt: int(r.int(11)), Failures: int(r.int(12)), CancelOutcome: hub.CancelOutcome(r.int(13)),
 		Error: r.text(14), Tags: r.blob(15), Metadata: r.blob(16),
 		ParentTask: r.text(17), ParentCall: r.text(18), Run: r.text(19), Trace: r.text(20), RequeueOf: r.text(21),
@@ -115,7 +114,7 @@ func (s *Store) load(c *conn, h *head, load hub.Load) error {
 // loadHistory reads the newest limit messages (all if negative), oldest first,
 // leaving out the question that is the current status message.
 func loadHistory(c *conn, h *head, limit int) error {
-	if h.messages == 1 { // most tasks, most of the time
+	if h.Messages == 1 { // most tasks, most of the time
 		r, err := c.one("SELECT undelivered, body FROM message WHERE k = ?", key(h.n, 1))
 		if err == nil && r != nil {
 			h.History = []hub.Message{{N: 1, Undelivered: r.flag(0), Body: r.blob(1)}}

@@ -129,8 +129,8 @@ func checkLimits(h *head, r *hub.Report) error {
 		return hub.Errorf(hub.TooLarge, "the task has %d events and may have %d; end it, with a status alone if need be", h.Seq, r.Limits.Events)
 	case size > r.Limits.Bytes:
 		return hub.Errorf(hub.TooLarge, "the task would hold %d bytes and may hold %d; end it, with a status alone if need be", size, r.Limits.Bytes)
-	case r.State.Interrupted() && h.messages+1 > min(r.Limits.Messages, maxNumber):
-		return hub.Errorf(hub.TooLarge, "the task has %d messages, which is the limit; end it", h.messages)
+	case r.State.Interrupted() && h.Messages+1 > min(r.Limits.Messages, maxNumber):
+		return hub.Errorf(hub.TooLarge, "the task has %d messages, which is the limit; end it", h.Messages)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (t *tx) heartbeat(b *hub.Heartbeat) (hub.Beat, error) {
 		after = h.seen
 	}
 	out := hub.Beat{State: h.State}
-	if after < h.messages {
+	if after < h.Messages {
 		all, err := messagesAfter(t.conn, h, after)
 		if err != nil {
 			return hub.Beat{}, err
@@ -256,7 +256,7 @@ func (t *tx) heartbeat(b *hub.Heartbeat) (hub.Beat, error) {
 			}
 		}
 	}
-	h.seen, h.provisional = h.messages, false
+	h.seen, h.provisional = h.Messages, false
 	h.lease(t.now, h.leaseFor)
 	out.LeaseUntil = h.LeaseUntil
 	return out, t.saveQueue(h)

@@ -174,7 +174,7 @@ func (t *tx) insertTask(h *head, message []byte) (err error) {
 
 // followUp adds a message to an unfinished task; a parked one it answers.
 func (t *tx) followUp(h *head, in *hub.Send, caller int64) error {
-	if h.messages+1 > in.Limits.Messages || h.bytes+int64(len(in.Message)) > in.Limits.Bytes {
+	if h.Messages+1 > in.Limits.Messages || h.bytes+int64(len(in.Message)) > in.Limits.Bytes {
 		return hub.Errorf(hub.TooLarge, "the task has as many messages or bytes as a task may have; cancel it or wait for its end, and send a new one")
 	}
 	if err := t.addMessage(h, false, 0, in.Message); err != nil {

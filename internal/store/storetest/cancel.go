@@ -235,7 +235,7 @@ func requeueTests(run runner) {
 		b.is("the failed task", b.view(t.ID), before)
 		want := &hub.Task{
 			ID: id, ContextID: "ctx-1", Caller: t.Caller, Callee: t.Callee, State: hub.Submitted,
-			StateAt: b.clock.Now(), Phase: hub.Ready, Seq: 1, Tags: s.Tags, ParentTask: s.ParentTask,
+			StateAt: b.clock.Now(), Phase: hub.Ready, Seq: 1, Messages: 1, Tags: s.Tags, ParentTask: s.ParentTask,
 			ParentCall: s.ParentCall, Run: s.Run, Trace: s.Trace, RequeueOf: t.ID, CreatedAt: b.clock.Now(),
 		}
 		want.Metadata = got.Metadata // the definition does not say

@@ -143,7 +143,11 @@ func (m *model) status(t *modelTask, s hub.State, body []byte) {
 }
 
 // header is the task without history and artifacts.
-func (t *modelTask) header() *hub.Task { h := t.Task; return &h }
+func (t *modelTask) header() *hub.Task {
+	h := t.Task
+	h.Messages = len(t.messages)
+	return &h
+}
 
 // withHistory is the task with its newest n messages, all if negative.
 func (t *modelTask) withHistory(n int) *hub.Task {

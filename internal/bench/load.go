@@ -30,6 +30,8 @@ type target struct {
 	worker  string   // token of the callee
 	// next makes the workers take their next task from the reply to a result.
 	next bool
+	// workers is how many there are, if not zero, in place of Options.Workers.
+	workers int
 	// sdk is the SDK's handler: callers only, and JSON-RPC.
 	sdk bool
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -10,6 +11,10 @@ import (
 // callerAddresses is how many addresses the callers of a load share: a hub limits
 // what one caller may send.
 const callerAddresses = 8
+
+// busyWorkers is how many workers take their next task from the reply: so few that
+// there is one, as it is where the SDK does this.
+const busyWorkers = 16
 
 // hubTarget starts a hub with a callee and the addresses of some callers.
 func (r *run) hubTarget(ctx context.Context, callers int) (*hubProcess, *target, error) {
@@ -58,6 +63,9 @@ func throughput(ctx context.Context, r *run) error {
 	hubNext, nullNext := *hub, *null
 	hubNext.name, hubNext.next = "hub, next=1", true
 	nullNext.name, nullNext.next = "null hub, next=1", true
+	// A reply brings the next task only where tasks wait for workers, not the other
+	// way round.
+	hubNext.workers, nullNext.workers = busyWorkers, busyWorkers
 	targets := []*target{hub, null, {name: "a2a-go", process: sdk, sdk: true}, &hubNext, &nullNext}
 	rates, err := r.compare(ctx, targets)
 	if err != nil {
@@ -77,7 +85,7 @@ func (r *run) compare(ctx context.Context, targets []*target) ([]float64, error)
 	rates := make([][]float64, len(targets))
 	for round := range r.Rounds {
 		for i, t := range targets {
-			s, err := t.closedLoop(ctx, r.Callers, r.Workers, min(r.Duration/3, 2*time.Second), r.Duration)
+			s, err := t.closedLoop(ctx, r.Callers, cmp.Or(t.workers, r.Workers), min(r.Duration/3, 2*time.Second), r.Duration)
 			if err != nil {
 				return nil, err
 			}

@@ -3,8 +3,8 @@
 //
 // One goroutine writes. It takes every transition that waits, runs them all in one
 // transaction and answers them after the commit, so that many share one fsync.
-// Each runs in a savepoint of its own: one that is refused or fails undoes itself
-// and no other. A pool of read-only connections serves reads, which WAL keeps from
+// A transition that is refused has written nothing; should one fail after that, all
+// are undone and each gets a transaction of its own. A pool of read-only connections serves reads, which WAL keeps from
 // ever waiting for the writer.
 //
 // Both work on SQLite's own connections with statements prepared once, not through

@@ -44,6 +44,9 @@ func (t *tx) report(r *hub.Report) (hub.Reported, error) {
 	if err := checkLimits(h, r); err != nil {
 		return hub.Reported{}, err
 	}
+	if err := t.checkAppends(h, r.Events); err != nil {
+		return hub.Reported{}, err
+	}
 	if err := t.apply(h, r); err != nil {
 		return hub.Reported{}, err
 	}
@@ -135,10 +138,31 @@ func checkLimits(h *head, r *hub.Report) error {
 	return nil
 }
 
+// checkAppends refuses chunks for artifacts that neither the task nor the report has.
+func (t *tx) checkAppends(h *head, events []hub.Event) error {
+	known := make(map[string]bool)
+	for i := range events {
+		e := &events[i]
+		if e.Kind != hub.ArtifactEvent || !e.Append || known[e.ArtifactID] {
+			known[e.ArtifactID] = true
+			continue
+		}
+		r, err := t.one("SELECT 1 FROM artifact WHERE task = ? AND id = ?", h.n, e.ArtifactID)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return hub.InvalidField(fmt.Sprintf("events[%d]", i), "the task has no artifact %q to append to; send its first chunk without append", e.ArtifactID)
+		}
+		known[e.ArtifactID] = true
+	}
+	return nil
+}
+
 // apply writes a report that is accepted.
 func (t *tx) apply(h *head, r *hub.Report) error {
 	for i := range r.Events {
-		if err := t.applyEvent(h, r.Events[i], i); err != nil {
+		if err := t.applyEvent(h, r.Events[i]); err != nil {
 			return err
 		}
 	}
@@ -152,19 +176,10 @@ func (t *tx) apply(h *head, r *hub.Report) error {
 	return t.renew(h, r)
 }
 
-func (t *tx) applyEvent(h *head, e hub.Event, i int) error {
+func (t *tx) applyEvent(h *head, e hub.Event) error {
 	if e.Kind == hub.StatusEvent {
 		e.State = hub.Working
 		return t.setStatus(h, e)
-	}
-	if e.Append {
-		known, err := t.one("SELECT 1 FROM artifact WHERE task = ? AND id = ?", h.n, e.ArtifactID)
-		if err != nil {
-			return err
-		}
-		if known == nil {
-			return hub.InvalidField(fmt.Sprintf("events[%d]", i), "the task has no artifact %q to append to; send its first chunk without append", e.ArtifactID)
-		}
 	}
 	if err := t.addEvent(h, e); err != nil || e.Append {
 		return err

@@ -115,17 +115,17 @@ func (t *tx) sendTarget(in *hub.Send, caller, callee int64) (*head, error) {
 
 // accept makes a new task.
 func (t *tx) accept(in *hub.Send, caller, callee int64) (*head, error) {
-	if err := t.save(); err != nil {
-		return nil, err
-	}
+	t.wrote = true
 	r, err := t.one(`INSERT INTO lane (callee, caller, rank, open)
 		VALUES (?1, ?2, coalesce((SELECT floor FROM mailbox WHERE callee = ?1), 0) + 1, 1)
-		ON CONFLICT DO UPDATE SET rank = max(rank + 1, excluded.rank), open = open + 1 RETURNING rank, open`, callee, caller)
+		ON CONFLICT DO UPDATE SET rank = max(rank + 1, excluded.rank), open = open + 1 WHERE ?3 <= 0 OR open < ?3
+		RETURNING rank`, callee, caller, in.Limits.OpenTasks)
 	if err != nil {
 		return nil, err
 	}
-	if open := int(r.int(1)); in.Limits.OpenTasks > 0 && open > in.Limits.OpenTasks {
-		e := hub.Errorf(hub.RateLimited, "this caller already has %d unfinished tasks at that address, which is the limit; wait for some to end", open-1)
+	if r == nil {
+		t.wrote = false
+		e := hub.Errorf(hub.RateLimited, "this caller already has %d unfinished tasks at that address, which is the limit; wait for some to end", in.Limits.OpenTasks)
 		e.RetryAfter = 10 * time.Second
 		return nil, e
 	}

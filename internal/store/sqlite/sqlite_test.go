@@ -209,12 +209,16 @@ func (s *Store) keys(t *testing.T) (keys string) {
 func TestOneTransitionThatFailsFailsNoOther(t *testing.T) {
 	s := openTemp(t)
 	refused := errors.New("refused")
-	errs := inOneBatch(s, put("a", nil), put("b", refused), put("c", nil), func(*tx) error { panic("bug") }, put("d", nil))
-	if errs[0] != nil || !errors.Is(errs[1], refused) || errs[2] != nil || errs[3] == nil || errs[4] != nil {
+	noted := func(t *tx) error {
+		t.keep = true
+		return put("e", refused)(t)
+	}
+	errs := inOneBatch(s, put("a", nil), put("b", refused), put("c", nil), func(*tx) error { panic("bug") }, put("d", nil), noted)
+	if errs[0] != nil || !errors.Is(errs[1], refused) || errs[2] != nil || errs[3] == nil || errs[4] != nil || !errors.Is(errs[5], refused) {
 		t.Errorf("the transitions ended with %v", errs)
 	}
-	if got := s.keys(t); got != "a,c,d" {
-		t.Errorf("kept %s, want a,c,d", got)
+	if got := s.keys(t); got != "a,c,d,e" {
+		t.Errorf("kept %s, want a,c,d,e", got)
 	}
 }
 

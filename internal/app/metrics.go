@@ -233,8 +233,8 @@ func (s *meteredStore) Sweep(ctx context.Context, limit int, leases bool, l hub.
 }
 
 // Prune implements hub.Transitions.
-func (s *meteredStore) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
-	n, err := s.Store.Prune(ctx, before, limit)
-	s.add("pruned", n)
-	return n, err
+func (s *meteredStore) Prune(ctx context.Context, before time.Time, limit int) (hub.Pruned, error) {
+	out, err := s.Store.Prune(ctx, before, limit)
+	s.add("pruned", out.Tasks)
+	return out, err
 }

@@ -91,11 +91,11 @@ func (e *Engine) retainLoop(ctx context.Context) {
 
 func (e *Engine) retain(ctx context.Context) (more bool, err error) {
 	if e.opt.Retain > 0 {
-		n, err := e.store.Prune(ctx, now().Add(-e.opt.Retain), pruneBatch)
+		out, err := e.store.Prune(ctx, now().Add(-e.opt.Retain), pruneBatch)
 		if err != nil {
 			return false, err
 		}
-		more = n == pruneBatch
+		more = out.More
 	}
 	gone, err := e.store.DeletedAddresses(ctx, now().Add(-e.opt.DeleteGrace))
 	if err != nil {
@@ -155,7 +155,7 @@ func (e *Engine) mark(m hub.ReadMark) {
 func (e *Engine) markLoop(ctx context.Context) {
 	for sleep(ctx, markInterval) {
 		if err := e.flushMarks(ctx); err != nil && ctx.Err() == nil {
-			e.opt.Log.WarnContext(ctx, "read marks were lost", "error", err)
+			e.opt.Log.WarnContext(ctx, "read marks could not be written and are tried again", "error", err)
 		}
 	}
 	// One last time, for what was read just before the end.
@@ -177,7 +177,13 @@ func (e *Engine) flushMarks(ctx context.Context) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return e.store.MarkRead(ctx, list)
+	err := e.store.MarkRead(ctx, list)
+	if err != nil {
+		for _, m := range list {
+			e.mark(m) // for the next time
+		}
+	}
+	return err
 }
 
 // rates bounds how fast one caller sends to one address.

@@ -247,6 +247,7 @@ func (e *Engine) claimSpec(ctx context.Context, p hub.Principal, r NextRequest) 
 		if spec.Lease = a.Lease; spec.Lease == 0 {
 			spec.Lease = e.opt.Limits.Lease
 		}
+		spec.Lease = min(spec.Lease, e.opt.Limits.LeaseMax)
 	}
 	switch {
 	case spec.Lease < time.Second || spec.Lease > e.opt.Limits.LeaseMax:

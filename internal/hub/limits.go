@@ -2,6 +2,10 @@ package hub
 
 import "time"
 
+// MaxAttempts is how often one task is handed out at the most, given back or not; then
+// it fails.
+const MaxAttempts = 10_000
+
 // Limits bound what one task, caller or request may take. All are defaults that
 // the operator can change.
 type Limits struct {

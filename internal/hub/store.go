@@ -57,7 +57,8 @@ type Transitions interface {
 	// phase leased, attempt one higher, state WORKING (with an event if it was not).
 	// Order is by rank, then age: rank = max(the callee's floor, the caller's last
 	// rank) + 1 for a new task, the floor for one that comes back; the floor is the
-	// rank of the last claim. So each caller advances at the same pace.
+	// rank of the last claim. So each caller advances at the same pace. A task that was
+	// claimed MaxAttempts times FAILs instead.
 	Claim(ctx context.Context, callee string, c ClaimSpec) (*Task, error)
 
 	// Release undoes a claim whose callee never got it: ready at the floor, no
@@ -127,9 +128,9 @@ type Transitions interface {
 	CancelQueued(ctx context.Context, callee string, limit int) (Swept, error)
 
 	// Prune removes tasks that ended before the time, with all that is theirs, and
-	// older activity, at most limit tasks; it says how many tasks went. A task stays
+	// older activity: at most limit tasks, and fewer if they are large. A task stays
 	// while its idempotency key counts. The activity of a task that went is not shown.
-	Prune(ctx context.Context, before time.Time, limit int) (int, error)
+	Prune(ctx context.Context, before time.Time, limit int) (Pruned, error)
 
 	// MarkRead records polls of callers and that they have read the end. It is not
 	// acknowledged to anyone, so it may be lost in a crash.
@@ -285,6 +286,12 @@ type Swept struct {
 	More    bool     // the limit was reached
 	// Next is how long until something else is due; negative for never.
 	Next time.Duration
+}
+
+// Pruned is what a prune removed, and whether there is more to remove.
+type Pruned struct {
+	Tasks int
+	More  bool
 }
 
 // ReadMark says that the caller of a task has looked at it.

@@ -37,7 +37,7 @@ type Task struct {
 	Attempt       int // grows with each claim; 0 before the first
 	Failures      int // lost deliveries since the last question
 	LeaseUntil    time.Time
-	Due           time.Time // while ready: when a backoff ends, zero if it is ready now
+	Due           time.Time // while ready: when a backoff ends, at the latest with the deadline; zero if it is ready now
 	Deadline      time.Time
 	CancelOutcome CancelOutcome
 

@@ -94,8 +94,14 @@ func (t *tx) takeBack(h *head) error {
 
 // repeat sends a failed task once more, as a new one.
 func (t *tx) repeat(old *head, id string) (*hub.Task, error) {
-	r, err := t.one("SELECT body FROM message WHERE k = ?", key(old.n, 1))
+	r, err := t.one("SELECT 1 FROM address WHERE n = ? AND deleted_at IS NULL", old.callee)
 	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, hub.Errorf(hub.Conflict, "the address that the task was sent to has been deleted and takes no more work")
+	}
+	if r, err = t.one("SELECT body FROM message WHERE k = ?", key(old.n, 1)); err != nil {
 		return nil, err
 	}
 	body := r.blob(0)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
@@ -11,16 +12,36 @@ func (s *Store) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (*hub
 	return write(ctx, s, func(t *tx) (*hub.Task, error) { return t.claim(s.parties.n(callee), c) })
 }
 
-// claim gives the first ready task of a callee to it, nil if there is none.
+// claim gives the first ready task of a callee to it, nil if there is none. One that
+// was handed out too often, to be given back each time, fails instead.
 func (t *tx) claim(callee int64, c hub.ClaimSpec) (*hub.Task, error) {
+	for {
+		h, err := t.firstReady(callee)
+		if err != nil || h == nil {
+			return nil, err
+		}
+		if h.Attempt < hub.MaxAttempts {
+			return t.take(h, c)
+		}
+		if err := t.fail(h, fmt.Sprintf("the task was handed out %d times and nobody did it", h.Attempt)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (t *tx) firstReady(callee int64) (*head, error) {
 	r, err := t.one("SELECT "+headColumns+`FROM queue q JOIN task t ON t.n = q.task
 		WHERE q.callee = ? AND q.rank IS NOT NULL ORDER BY q.rank, q.task LIMIT 1`, callee)
 	if err != nil || r == nil {
 		return nil, err
 	}
-	h := t.s.scanHead(r)
+	return t.s.scanHead(r), nil
+}
+
+// take gives a ready task to its callee.
+func (t *tx) take(h *head, c hub.ClaimSpec) (*hub.Task, error) {
 	if _, err := t.exec(`INSERT INTO mailbox (callee, floor) VALUES (?, ?)
-		ON CONFLICT DO UPDATE SET floor = excluded.floor WHERE excluded.floor > floor`, callee, h.rank); err != nil {
+		ON CONFLICT DO UPDATE SET floor = excluded.floor WHERE excluded.floor > floor`, h.callee, h.rank); err != nil {
 		return nil, err
 	}
 	h.leaseFor, h.provisional = c.Lease, c.Ack > 0
@@ -31,23 +52,28 @@ func (t *tx) claim(callee int64, c hub.ClaimSpec) (*hub.Task, error) {
 	}
 	h.Attempt++
 	h.open, h.seen, h.ClaimedAt = true, h.Messages, t.now
-	if h.State == hub.Working {
-		err = t.saveProgress(h)
-	} else {
-		if err = t.setStatus(h, hub.Event{State: hub.Working}); err == nil {
-			err = t.saveStatus(h)
-		}
-	}
-	if err != nil {
+	if err := t.saveClaimed(h); err != nil {
 		return nil, err
 	}
 	if err := t.saveQueue(h); err != nil {
 		return nil, err
 	}
-	if err := t.log(h, hub.ActClaimed, callee, ""); err != nil {
+	if err := t.log(h, hub.ActClaimed, h.callee, ""); err != nil {
 		return nil, err
 	}
 	return &h.Task, t.s.load(t.conn, h, hub.Load{History: -1, Artifacts: true})
+}
+
+// saveClaimed writes the row of a task that was claimed, which is working from now on
+// if it was not before.
+func (t *tx) saveClaimed(h *head) error {
+	if h.State == hub.Working {
+		return t.saveProgress(h)
+	}
+	if err := t.setStatus(h, hub.Event{State: hub.Working}); err != nil {
+		return err
+	}
+	return t.saveStatus(h)
 }
 
 // Release implements hub.Transitions.

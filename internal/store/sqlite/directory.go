@@ -43,8 +43,8 @@ func (s *Store) CreateAddress(ctx context.Context, a hub.Address) error {
 }
 
 // Address implements hub.Directory.
-func (s *Store) Address(_ context.Context, ref string) (a *hub.Address, err error) {
-	err = s.read(func(c *conn) error {
+func (s *Store) Address(ctx context.Context, ref string) (a *hub.Address, err error) {
+	err = s.read(ctx, func(c *conn) error {
 		r, err := c.one("SELECT "+addressColumns+" FROM address WHERE (handle = ?1 OR id = ?1) AND deleted_at IS NULL", ref)
 		if err != nil {
 			return err
@@ -60,8 +60,8 @@ func (s *Store) Address(_ context.Context, ref string) (a *hub.Address, err erro
 }
 
 // Addresses implements hub.Directory.
-func (s *Store) Addresses(context.Context) (all []hub.Address, err error) {
-	err = s.read(func(c *conn) error {
+func (s *Store) Addresses(ctx context.Context) (all []hub.Address, err error) {
+	err = s.read(ctx, func(c *conn) error {
 		return c.each("SELECT "+addressColumns+" FROM address WHERE deleted_at IS NULL AND kind <> ? ORDER BY handle",
 			[]any{int(hub.KindHub)}, func(r row) (bool, error) {
 				all = append(all, scanAddress(r))
@@ -101,8 +101,8 @@ func (s *Store) DeleteAddress(ctx context.Context, id string) error {
 }
 
 // DeletedAddresses implements hub.Directory.
-func (s *Store) DeletedAddresses(_ context.Context, before time.Time) (ids []string, err error) {
-	err = s.read(func(c *conn) error {
+func (s *Store) DeletedAddresses(ctx context.Context, before time.Time) (ids []string, err error) {
+	err = s.read(ctx, func(c *conn) error {
 		return c.each(`SELECT id FROM address WHERE deleted_at < ? AND EXISTS
 			(SELECT 1 FROM lane WHERE callee = address.n AND open > 0)`,
 			[]any{before}, func(r row) (bool, error) {
@@ -149,9 +149,9 @@ func (s *Store) CreateToken(ctx context.Context, k hub.Token) error {
 }
 
 // TokenByHash implements hub.Directory.
-func (s *Store) TokenByHash(_ context.Context, hash [32]byte) (k *hub.Token, err error) {
+func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (k *hub.Token, err error) {
 	now := s.opt.Now()
-	err = s.read(func(c *conn) error {
+	err = s.read(ctx, func(c *conn) error {
 		r, err := c.one("SELECT "+tokenColumns+` FROM token WHERE hash = ?1 AND revoked_at IS NULL
 			AND (expires_at IS NULL OR expires_at > ?2)
 			AND EXISTS (SELECT 1 FROM address WHERE n = token.address AND deleted_at IS NULL)`, hash[:], now)
@@ -169,8 +169,8 @@ func (s *Store) TokenByHash(_ context.Context, hash [32]byte) (k *hub.Token, err
 }
 
 // Tokens implements hub.Directory.
-func (s *Store) Tokens(_ context.Context, address string) (all []hub.Token, err error) {
-	err = s.read(func(c *conn) error {
+func (s *Store) Tokens(ctx context.Context, address string) (all []hub.Token, err error) {
+	err = s.read(ctx, func(c *conn) error {
 		return c.each("SELECT "+tokenColumns+" FROM token WHERE address = ? AND revoked_at IS NULL ORDER BY created_at, id",
 			[]any{s.parties.n(address)}, func(r row) (bool, error) {
 				all = append(all, s.scanToken(r))

@@ -22,8 +22,8 @@ const (
 )
 
 // Task implements hub.Reads.
-func (s *Store) Task(_ context.Context, ref hub.TaskRef, by hub.Viewer, load hub.Load) (out *hub.Task, err error) {
-	err = s.read(func(c *conn) error {
+func (s *Store) Task(ctx context.Context, ref hub.TaskRef, by hub.Viewer, load hub.Load) (out *hub.Task, err error) {
+	err = s.read(ctx, func(c *conn) error {
 		h, err := s.find(c, ref, by)
 		if err != nil {
 			return err
@@ -41,53 +41,32 @@ func (s *Store) Task(_ context.Context, ref hub.TaskRef, by hub.Viewer, load hub
 }
 
 // Tasks implements hub.Reads.
-func (s *Store) Tasks(_ context.Context, f hub.TaskFilter) (page hub.TaskPage, err error) {
+func (s *Store) Tasks(ctx context.Context, f hub.TaskFilter) (page hub.TaskPage, err error) {
 	if f.Limit <= 0 {
 		f.Limit = defaultPageLimit
 	}
-	where, args := s.where(&f)
-	paged, pagedArgs := where, args
+	where := s.where(&f)
+	paged := where
 	if f.Cursor != "" {
 		at, n, err := parseCursor(taskOrder, f.Cursor)
 		if err != nil {
 			return page, err
 		}
-		paged += " AND (t.state_at < ? OR (t.state_at = ? AND t.n < ?))"
-		pagedArgs = append(slices.Clone(args), at, at, n)
+		paged.and("(t.state_at < ? OR (t.state_at = ? AND t.n < ?))", at, at, n)
 	}
-	err = s.read(func(c *conn) error {
+	err = s.read(ctx, func(c *conn) error {
 		if f.Total {
-			r, err := c.one("SELECT count(*) FROM task t WHERE "+where, args...)
+			r, err := c.one("SELECT count(*) FROM task t WHERE "+where.sql(), where.args...)
 			if err != nil {
 				return err
 			}
 			page.Total = int(r.int(0))
 		}
-		var list []*head
-		err := c.each("SELECT "+headColumns+"FROM task t LEFT JOIN queue q ON q.task = t.n WHERE "+paged+
-			" ORDER BY t.state_at DESC, t.n DESC LIMIT ?", append(pagedArgs, f.Limit+1), func(r row) (bool, error) {
-			list = append(list, s.scanHead(r))
-			return true, nil
-		})
+		list, err := s.list(c, &f, paged)
 		if err != nil {
 			return err
 		}
-		var size int64
-		for i, h := range list {
-			if i == f.Limit || size > pageBytesMax {
-				last := list[i-1]
-				page.Next = makeCursor(taskOrder, last.StateAt.UnixMilli(), last.n)
-				return nil
-			}
-			if err := s.load(c, h, f.Load); err != nil {
-				return err
-			}
-			page.Tasks = append(page.Tasks, &h.Task)
-			if f.Load.History != 0 || f.Load.Artifacts {
-				size += h.bytes
-			}
-		}
-		return nil
+		return s.fillPage(c, &f, list, &page)
 	})
 	if err != nil {
 		return hub.TaskPage{}, err
@@ -95,38 +74,101 @@ func (s *Store) Tasks(_ context.Context, f hub.TaskFilter) (page hub.TaskPage, e
 	return page, nil
 }
 
-// where turns a filter into a condition on task t, the viewer's first, such that
-// an index by caller or callee serves it.
-func (s *Store) where(f *hub.TaskFilter) (string, []any) {
-	me := s.parties.n(f.By.Address)
-	conds, args := []string{"1"}, []any{}
-	add := func(cond string, arg any) { conds, args = append(conds, cond), append(args, arg) }
-	callee := s.refN(f.Callee)
+// list finds the tasks of a page and one more.
+func (s *Store) list(c *conn, f *hub.TaskFilter, where condition) (list []*head, err error) {
+	const newestFirst = " ORDER BY t.state_at DESC, t.n DESC LIMIT ?"
+	sql, args := where.sql(), append(slices.Clone(where.args), f.Limit+1)
+	if where.either {
+		// An OR over two columns would sort all that either of them has. The newest of
+		// each, in the order of its own index, hold the newest of both.
+		me := s.parties.n(f.By.Address)
+		half := func(column string) string {
+			return "SELECT n FROM (SELECT t.n FROM task t WHERE t." + column + " = ? AND " + sql + newestFirst + ")"
+		}
+		sql = "t.n IN (" + half("caller") + " UNION " + half("callee") + ")"
+		one := append([]any{me}, args...)
+		args = append(append(slices.Clone(one), one...), f.Limit+1)
+	}
+	err = c.each("SELECT "+headColumns+"FROM task t LEFT JOIN queue q ON q.task = t.n WHERE "+sql+newestFirst, args,
+		func(r row) (bool, error) {
+			list = append(list, s.scanHead(r))
+			return true, nil
+		})
+	return list, err
+}
+
+// fillPage loads the tasks of a page, as many as it may hold.
+func (s *Store) fillPage(c *conn, f *hub.TaskFilter, list []*head, page *hub.TaskPage) error {
+	var size int64
+	for i, h := range list {
+		if i == f.Limit || size > pageBytesMax {
+			last := list[i-1]
+			page.Next = makeCursor(taskOrder, last.StateAt.UnixMilli(), last.n)
+			return nil
+		}
+		if err := s.load(c, h, f.Load); err != nil {
+			return err
+		}
+		page.Tasks = append(page.Tasks, &h.Task)
+		size += int64(len(h.StatusMessage) + len(h.Metadata) + len(h.Tags))
+		if f.Load.History != 0 || f.Load.Artifacts {
+			size += h.bytes
+		}
+	}
+	return nil
+}
+
+// condition selects rows of task t.
+type condition struct {
+	terms []string
+	args  []any
+	// either: and their caller or their callee is the viewer.
+	either bool
+}
+
+func (c *condition) and(term string, args ...any) {
+	c.terms, c.args = append(slices.Clip(c.terms), term), append(slices.Clip(c.args), args...)
+}
+
+func (c *condition) sql() string {
+	if len(c.terms) == 0 {
+		return "1"
+	}
+	return strings.Join(c.terms, " AND ")
+}
+
+// where turns a filter into a condition that an index serves: that by context if
+// there is one (a + keeps SQLite from preferring another), else by caller or callee.
+func (s *Store) where(f *hub.TaskFilter) (c condition) {
+	me, plus := s.parties.n(f.By.Address), ""
+	if f.Context != "" {
+		c.and("t.context = ?", f.Context)
+		plus = "+"
+	}
 	if f.Callee != "" {
-		add("t.callee = ?", callee)
+		c.and(plus+"t.callee = ?", s.refN(f.Callee))
 	}
 	switch {
 	case f.Pending || f.Sent:
-		add("t.caller = ?", me)
-	case f.By.All || (f.Callee != "" && callee == me):
+		c.and(plus+"t.caller = ?", me)
+	case f.By.All || (f.Callee != "" && s.refN(f.Callee) == me):
 	case f.Callee != "":
-		add("t.caller = ?", me)
+		c.and(plus+"t.caller = ?", me)
+	case f.Total || f.Context != "":
+		c.and("("+plus+"t.caller = ? OR "+plus+"t.callee = ?)", me, me)
 	default:
-		conds, args = append(conds, "(t.caller = ? OR t.callee = ?)"), append(args, me, me)
+		c.either = true
 	}
 	if f.Pending {
-		conds = append(conds, "t.read_at IS NULL")
-	}
-	if f.Context != "" {
-		add("t.context = ?", f.Context)
+		c.and("t.read_at IS NULL")
 	}
 	if f.State != 0 {
-		add("t.state = ?", f.State)
+		c.and("t.state = ?", f.State)
 	}
 	if !f.Since.IsZero() {
-		add("t.state_at >= ?", ceilMilli(f.Since))
+		c.and("t.state_at >= ?", ceilMilli(f.Since))
 	}
-	return strings.Join(conds, " AND "), args
+	return c
 }
 
 // ceilMilli is the first millisecond that is not before a time.
@@ -170,8 +212,8 @@ func parseCursor(order, cursor string) (a, b int64, err error) {
 }
 
 // Events implements hub.Reads.
-func (s *Store) Events(_ context.Context, ref hub.TaskRef, by hub.Viewer, after int64, limit int) (page hub.EventPage, err error) {
-	err = s.read(func(c *conn) error {
+func (s *Store) Events(ctx context.Context, ref hub.TaskRef, by hub.Viewer, after int64, limit int) (page hub.EventPage, err error) {
+	err = s.read(ctx, func(c *conn) error {
 		h, err := s.find(c, ref, by)
 		if err != nil {
 			return err
@@ -208,7 +250,7 @@ const activityColumns = `SELECT a.id, a.at, a.kind, t.run, t.id, a.seq, a.actor,
 	FROM activity a LEFT JOIN task t ON t.n = a.task `
 
 // Activity implements hub.Reads.
-func (s *Store) Activity(_ context.Context, q hub.ActivityQuery) (page hub.ActivityPage, err error) {
+func (s *Store) Activity(ctx context.Context, q hub.ActivityQuery) (page hub.ActivityPage, err error) {
 	limit := min(max(q.Limit, 1), activityPageMax)
 	var after int64
 	if q.After != "" {
@@ -217,7 +259,7 @@ func (s *Store) Activity(_ context.Context, q hub.ActivityQuery) (page hub.Activ
 		}
 	}
 	me, tail := s.parties.n(q.By.Address), q.Tail && q.After == ""
-	err = s.read(func(c *conn) error {
+	err = s.read(ctx, func(c *conn) error {
 		scanned, last := 0, after
 		collect := func(r row) (bool, error) {
 			scanned++
@@ -257,8 +299,8 @@ func (s *Store) scanActivity(r row) hub.Activity {
 }
 
 // QueueStats implements hub.Reads.
-func (s *Store) QueueStats(context.Context) (out hub.QueueStats, err error) {
-	err = s.read(func(c *conn) error {
+func (s *Store) QueueStats(ctx context.Context) (out hub.QueueStats, err error) {
+	err = s.read(ctx, func(c *conn) error {
 		err := c.each("SELECT phase, count(*) FROM queue GROUP BY phase", nil, func(r row) (bool, error) {
 			n := int(r.int(1))
 			switch hub.Phase(r.int(0)) {
@@ -275,8 +317,9 @@ func (s *Store) QueueStats(context.Context) (out hub.QueueStats, err error) {
 		if err != nil {
 			return err
 		}
-		r, err := c.one("SELECT state_at FROM task WHERE n = (SELECT min(task) FROM queue WHERE rank IS NOT NULL)")
-		if err == nil && r != nil {
+		// Of the oldest tasks, for all would be a scan: which has been as it is longest?
+		r, err := c.one("SELECT min(state_at) FROM task WHERE n IN (SELECT task FROM queue WHERE rank IS NOT NULL ORDER BY task LIMIT 1000)")
+		if err == nil && !r.null(0) {
 			out.OldestReady = s.opt.Now().Sub(r.time(0))
 		}
 		return err

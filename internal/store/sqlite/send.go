@@ -89,8 +89,8 @@ func (t *tx) sendTarget(in *hub.Send, caller, callee int64) (*head, error) {
 			return nil, nil
 		}
 		list, err := t.heads("SELECT "+headColumns+`FROM task t JOIN queue q ON q.task = t.n
-			WHERE t.context = ? AND t.caller = ? AND t.callee = ? AND q.phase = ? ORDER BY t.state_at DESC, t.n DESC LIMIT 1`,
-			in.ContextID, caller, callee, hub.Parked)
+			WHERE t.context = ? AND t.caller = ? AND t.callee = ? AND t.state IN (6, 8) AND q.phase = ?
+			ORDER BY t.state_at DESC, t.n DESC LIMIT 1`, in.ContextID, caller, callee, hub.Parked)
 		if err != nil || len(list) == 0 {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (t *tx) insertTask(h *head, message []byte) (err error) {
 	h.n, err = t.insert(`INSERT INTO task (id, context, caller, callee, state, state_at, status_seq, seq, messages, bytes, attempt, failures, cancel_outcome,
 		tags, metadata, parent_task, parent_call, run, trace, requeue_of, deadline, created_at, polls)
 		VALUES (?,?,?,?,?,?,0,1,1,?,0,0,0,?,?,?,?,?,?,?,?,?,0)`,
-		h.ID, h.ContextID, h.caller, h.callee, h.State, h.StateAt, len(message),
+		h.ID, h.ContextID, h.caller, h.callee, h.State, h.StateAt, len(message)+len(h.Tags)+len(h.Metadata),
 		h.Tags, h.Metadata, optional(h.ParentTask), optional(h.ParentCall), h.Run, optional(h.Trace), optional(h.RequeueOf),
 		h.Deadline, h.CreatedAt)
 	if err != nil {

@@ -195,7 +195,7 @@ func put(key string, then error) func(*tx) error {
 
 func (s *Store) keys(t *testing.T) (keys string) {
 	t.Helper()
-	err := s.read(func(c *conn) error {
+	err := s.read(t.Context(), func(c *conn) error {
 		r, err := c.one("SELECT group_concat(key) FROM (SELECT key FROM meta WHERE value = 'x' ORDER BY key)")
 		keys = r.text(0)
 		return err
@@ -252,7 +252,7 @@ func TestATransactionThatIsLostFailsAllOfItsTransitions(t *testing.T) {
 
 func TestReadersAndWriterDoNotWaitForEachOther(t *testing.T) {
 	s := openTemp(t)
-	err := s.read(func(c *conn) error {
+	err := s.read(t.Context(), func(c *conn) error {
 		if _, err := c.one("SELECT count(*) FROM address"); err != nil { // the snapshot begins
 			return err
 		}

@@ -52,9 +52,10 @@ type Store struct {
 	// closing guards closed, so that nothing is sent to ops after it is closed.
 	closing   sync.RWMutex
 	closed    bool
-	unhealthy atomic.Value // errorBox: how the last transaction ended
+	unhealthy atomic.Value // errorBox: see health
 
-	readers chan *conn
+	readers chan *conn    // those that are free
+	reading int           // how many there are
 	gone    chan struct{} // closed when no read may begin any more
 
 	parties parties
@@ -126,6 +127,7 @@ func (s *Store) openReaders(path string) error {
 			return fmt.Errorf("open the database for reading: %w", err)
 		}
 		s.readers <- c
+		s.reading++
 	}
 	return nil
 }
@@ -161,14 +163,21 @@ func createPrivate(path string) error {
 }
 
 // Ping implements hub.Store.
-func (s *Store) Ping(context.Context) error {
-	if box, _ := s.unhealthy.Load().(errorBox); box.err != nil {
-		return storeError(box.err)
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.health(); err != nil {
+		return err
 	}
-	return s.read(func(c *conn) error {
+	return s.read(ctx, func(c *conn) error {
 		_, err := c.one("SELECT 1 FROM meta LIMIT 1")
 		return err
 	})
+}
+
+// health is the error of the last transaction that failed, unless one that wrote
+// something has been committed since.
+func (s *Store) health() error {
+	box, _ := s.unhealthy.Load().(errorBox)
+	return box.err
 }
 
 // Close implements hub.Store: what was sent to the writer is finished first.
@@ -188,7 +197,7 @@ func (s *Store) Close() error {
 func (s *Store) closeFiles() error {
 	close(s.gone)
 	var errs []error
-	for range cap(s.readers) {
+	for range s.reading {
 		select {
 		case c := <-s.readers:
 			errs = append(errs, c.close())
@@ -206,14 +215,22 @@ func (s *Store) closeFiles() error {
 }
 
 // read runs f on a reading connection in one snapshot.
-func (s *Store) read(f func(c *conn) error) error {
+func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 	var c *conn
 	select {
 	case c = <-s.readers:
 	case <-s.gone:
 		return errClosed
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	defer func() { s.readers <- c }()
+	defer func() {
+		if !c.c.AutocommitEnabled() {
+			// An old snapshot would be all that this connection ever sees again.
+			_, _ = c.exec("ROLLBACK")
+		}
+		s.readers <- c
+	}()
 	if _, err := c.exec("BEGIN"); err != nil {
 		return storeError(err)
 	}

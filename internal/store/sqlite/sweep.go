@@ -12,6 +12,12 @@ import (
 // Sweep implements hub.Transitions.
 func (s *Store) Sweep(ctx context.Context, limit int, leases bool, l hub.Limits) (hub.Swept, error) {
 	return write(ctx, s, func(t *tx) (hub.Swept, error) {
+		if s.health() != nil {
+			// Find out whether the disk takes writes again, on an idle hub, too.
+			if _, err := t.exec("INSERT INTO meta VALUES ('recovered_at', ?1) ON CONFLICT DO UPDATE SET value = ?1", t.now.Format(time.RFC3339)); err != nil {
+				return hub.Swept{}, err
+			}
+		}
 		list, err := t.heads("SELECT "+headColumns+`FROM queue q JOIN task t ON t.n = q.task
 			WHERE q.due_at <= ?1 AND (?2 OR q.phase <> ?3 OR q.deadline <= ?1) ORDER BY q.due_at, q.task LIMIT ?4`,
 			t.now, leases, hub.Leased, limit)
@@ -89,6 +95,9 @@ func (t *tx) leaseLost(h *head, l hub.Limits, out *hub.Swept) error {
 			h.Failures, h.leaseFor))
 	}
 	h.Phase, h.ranked, h.Due = hub.Ready, false, t.now.Add(l.Backoff(h.Failures))
+	if !h.Deadline.IsZero() && h.Deadline.Before(h.Due) {
+		h.Due = h.Deadline
+	}
 	if err := t.saveQueue(h); err != nil {
 		return err
 	}
@@ -105,31 +114,39 @@ func (t *tx) redeliveries(h *head, l hub.Limits) (int, error) {
 }
 
 // Prune implements hub.Transitions.
-func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
-	return write(ctx, s, func(t *tx) (int, error) {
+func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (hub.Pruned, error) {
+	return write(ctx, s, func(t *tx) (hub.Pruned, error) {
 		var tasks []int64
-		err := t.each(`SELECT n FROM task WHERE ended_at < ?1 AND
+		var rows int64
+		err := t.each(`SELECT n, seq + messages + attempt FROM task WHERE ended_at < ?1 AND
 			(ended_at <= ?2 OR NOT EXISTS (SELECT 1 FROM idempotency WHERE task = task.n)) ORDER BY ended_at LIMIT ?3`,
 			[]any{before, t.now.Add(-keyLife), limit}, func(r row) (bool, error) {
 				tasks = append(tasks, r.int(0))
-				return true, nil
+				rows += r.int(1)
+				return rows < pruneRowsMax, nil
 			})
+		out := hub.Pruned{Tasks: len(tasks), More: len(tasks) == limit || rows >= pruneRowsMax}
 		if err != nil {
-			return 0, err
+			return out, err
 		}
 		for _, task := range tasks {
 			if err := t.remove(task); err != nil {
-				return 0, err
+				return out, err
 			}
 		}
-		lines, err := t.exec("DELETE FROM activity WHERE id IN (SELECT id FROM activity ORDER BY id LIMIT ?) AND at < ?", 20*limit, before)
+		lines, err := t.exec("DELETE FROM activity WHERE id IN (SELECT id FROM activity ORDER BY id LIMIT ?) AND at < ?", pruneRowsMax, before)
 		if err != nil || lines == 0 {
-			return len(tasks), err
+			return out, err
 		}
+		out.More = out.More || lines == pruneRowsMax
 		_, err = t.exec("UPDATE meta SET value = ? WHERE key = 'activity_pruned'", strconv.FormatInt(t.s.lastLine, 10))
-		return len(tasks), err
+		return out, err
 	})
 }
+
+// pruneRowsMax is about how many rows one prune removes of each kind, so that the
+// transitions of others do not wait long.
+const pruneRowsMax = 4_000
 
 // remove deletes a task with all that is its.
 func (t *tx) remove(task int64) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -97,7 +98,7 @@ func (s *Store) writeLoop() {
 		batch = append(batch[:0], o)
 		batch = s.gather(batch)
 		began := time.Now()
-		s.unhealthy.Store(errorBox{s.commit(batch)})
+		s.commit(batch)
 		for _, o := range batch {
 			close(o.done)
 		}
@@ -126,23 +127,18 @@ func (s *Store) gather(batch []*op) []*op {
 }
 
 // commit runs a batch in one transaction, and leaves with each transition what
-// became of it. Its error says whether the database works.
+// became of it.
 //
 // Transitions refuse before they write, so that a refusal leaves nothing to undo.
 // One that fails later than that, which takes a bug or a failing database, undoes the
 // whole transaction; then each gets one of its own. That is rare, whereas a savepoint
 // around each costs 15 % of all that the writer does (measured).
-func (s *Store) commit(batch []*op) error {
-	err := s.transact(batch)
-	if !errors.Is(err, errUndo) {
-		return err
-	}
-	for i := range batch {
-		if err = s.transact(batch[i : i+1]); errors.Is(err, errUndo) {
-			err = nil // it failed by itself
+func (s *Store) commit(batch []*op) {
+	if errors.Is(s.transact(batch), errUndo) {
+		for i := range batch {
+			_ = s.transact(batch[i : i+1]) // the transition has its error
 		}
 	}
-	return err
 }
 
 // errUndo says that a transition failed after it had written.
@@ -151,14 +147,20 @@ var errUndo = errors.New("a transition has to be undone")
 // transact runs transitions in one transaction and says what became of it. With an
 // error nothing was kept; each transition has that error then, unless it is errUndo.
 func (s *Store) transact(batch []*op) (err error) {
+	wrote := false
 	defer func() {
 		if err == nil {
+			// Whether the disk takes writes again only a write can tell.
+			if wrote {
+				s.unhealthy.Store(errorBox{})
+			}
 			return
 		}
 		// The transaction may be gone already; either way none is left open.
 		_, _ = s.w.exec("ROLLBACK")
 		if !errors.Is(err, errUndo) {
 			err = hub.Wrap(hub.Unavailable, fmt.Errorf("transaction of %d transitions: %w", len(batch), err), unavailableMessage)
+			s.unhealthy.Store(errorBox{err})
 			for _, o := range batch {
 				o.err = err
 			}
@@ -174,6 +176,7 @@ func (s *Store) transact(batch []*op) (err error) {
 		}
 		t := &tx{conn: s.w, s: s, now: s.opt.Now().Truncate(time.Millisecond).UTC()}
 		o.err = protect(o.run, t)
+		wrote = wrote || t.wrote
 		switch {
 		case broken(o.err):
 			return o.err
@@ -191,7 +194,7 @@ func (s *Store) transact(batch []*op) (err error) {
 func protect(f func(*tx) error, t *tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in a transition: %v", p)
+			err = fmt.Errorf("panic in a transition: %v\n%s", p, debug.Stack())
 		}
 	}()
 	return f(t)

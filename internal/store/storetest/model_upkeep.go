@@ -81,6 +81,9 @@ func (m *model) advance(t *modelTask, l hub.Limits, got *hub.Swept) {
 		}
 		m.offer(t)
 		t.Due = m.now().Add(l.Backoff(t.Failures))
+		if !t.Deadline.IsZero() && t.Deadline.Before(t.Due) {
+			t.Due = t.Deadline
+		}
 		m.note(t, hub.ActLeaseExpired, "hub", "")
 	}
 	if t.Phase == hub.Done {
@@ -123,22 +126,23 @@ func (m *model) CancelQueued(ctx context.Context, callee string, limit int) (got
 }
 
 // Prune implements hub.Transitions.
-func (m *model) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
+func (m *model) Prune(ctx context.Context, before time.Time, limit int) (out hub.Pruned, err error) {
 	unlock, err := m.lock(ctx)
 	if err != nil {
-		return 0, err
+		return out, err
 	}
 	defer unlock()
 	m.tasks = slices.DeleteFunc(m.tasks, func(t *modelTask) bool {
-		gone := n < limit && t.Phase == hub.Done && t.EndedAt.Before(before) && !m.keyCounts(t)
+		gone := out.Tasks < limit && t.Phase == hub.Done && t.EndedAt.Before(before) && !m.keyCounts(t)
 		if gone {
-			n++
+			out.Tasks++
 			m.forget(t)
 		}
 		return gone
 	})
 	m.lines = slices.DeleteFunc(m.lines, func(l line) bool { return l.At.Before(before) || m.find(l.Task) == nil })
-	return n, nil
+	out.More = out.Tasks == limit
+	return out, nil
 }
 
 // keyCounts reports whether a send may still be a replay of one to the task.

@@ -15,9 +15,9 @@ import (
 // prune removes what ended before now.
 func (b *bed) prune(limit int) int {
 	b.Helper()
-	n, err := b.s.Prune(b.ctx, b.clock.Now(), limit)
+	out, err := b.s.Prune(b.ctx, b.clock.Now(), limit)
 	b.ok(err)
-	return n
+	return out.Tasks
 }
 
 func pruneTests(run runner) {
@@ -81,9 +81,9 @@ func pruneTests(run runner) {
 		for _, t := range keep {
 			want = append(want, b.view(t.ID))
 		}
-		n, err := b.s.Prune(b.ctx, before, 100)
+		out, err := b.s.Prune(b.ctx, before, 100)
 		b.ok(err)
-		b.is("pruned", n, 1)
+		b.is("pruned", out, hub.Pruned{Tasks: 1})
 		for i, t := range keep {
 			b.is("a task that stays", b.view(t.ID), want[i])
 		}

@@ -467,5 +467,13 @@ func (w *walk) mark() {
 
 func (w *walk) prune() {
 	before := w.clock.Now().Add(-time.Duration(w.r.IntN(60)) * time.Minute)
-	w.both("prune", "", func(s hub.Store) (any, error) { return s.Prune(context.WithoutCancel(w.ctx), before, 1000) })
+	w.both("prune", "", func(s hub.Store) (any, error) {
+		// Where a batch ends is the store's choice: go on to the end.
+		for n := 0; ; {
+			out, err := s.Prune(context.WithoutCancel(w.ctx), before, 1000)
+			if n += out.Tasks; err != nil || !out.More {
+				return n, err
+			}
+		}
+	})
 }

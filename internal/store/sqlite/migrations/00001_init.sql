@@ -64,6 +64,7 @@ CREATE TABLE task (
 CREATE INDEX task_callee ON task(callee, state_at);
 CREATE INDEX task_caller ON task(caller, state_at);
 CREATE INDEX task_context ON task(context);
+CREATE INDEX task_question ON task(caller, callee, context, state_at) WHERE state IN (6, 8);
 CREATE INDEX task_unread ON task(caller) WHERE read_at IS NULL;
 CREATE INDEX task_ended ON task(ended_at) WHERE ended_at IS NOT NULL;
 

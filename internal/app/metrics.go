@@ -4,12 +4,13 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/holdfast-hub/holdfast/internal/engine"
 	"github.com/holdfast-hub/holdfast/internal/httpx"
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
@@ -26,6 +27,11 @@ type metrics struct {
 	commits     prometheus.Histogram
 }
 
+const (
+	openName = "holdfast_http_open"
+	openHelp = "Requests under way: all, those that poll or wait, and event streams."
+)
+
 func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
@@ -40,7 +46,7 @@ func newMetrics() *metrics {
 			Buckets: []float64{.0005, .001, .002, .004, .008, .016, .032, .064, .125, .25, .5, 1, 2, 5, 10, 30, 60},
 		}, []string{"route"}),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "holdfast_http_open", Help: "Requests under way: all, those that poll or wait, and event streams.",
+			Name: openName, Help: openHelp,
 		}, []string{"kind"}),
 		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "holdfast_store_batch_size", Help: "Operations committed together.",
@@ -74,38 +80,63 @@ func (m *metrics) request(r *http.Request, s httpx.Summary) {
 // streaming counts open event streams.
 func (m *metrics) streaming(delta int) { m.open.WithLabelValues("stream").Add(float64(delta)) }
 
-// polls counts open requests, and among them those that ask to wait.
-func (m *metrics) polls(next http.Handler) http.Handler {
-	all, polls := m.open.WithLabelValues("all"), m.open.WithLabelValues("poll")
+// requestsOpen counts the requests under way.
+func (m *metrics) requestsOpen(next http.Handler) http.Handler {
+	all := m.open.WithLabelValues("all")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		all.Inc()
 		defer all.Dec()
-		if strings.Contains(r.URL.RawQuery, "wait=") {
-			polls.Inc()
-			defer polls.Dec()
-		}
 		next.ServeHTTP(w, r)
 	})
 }
 
+// watchWaits shows how many of the open requests wait: workers for a task, and callers
+// for the end of one.
+func (m *metrics) watchWaits(now func() engine.Waiting) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: openName, Help: openHelp, ConstLabels: prometheus.Labels{"kind": "poll"},
+	}, func() float64 {
+		w := now()
+		return float64(w.Polls + w.Sends)
+	}))
+}
+
 // watchQueue shows the queue as it is when somebody asks.
-func (m *metrics) watchQueue(reads hub.Reads) { m.registry.MustRegister(queueCollector{reads}) }
+func (m *metrics) watchQueue(reads hub.Reads) { m.registry.MustRegister(&queueCollector{reads: reads}) }
 
 var (
 	queueDesc  = prometheus.NewDesc("holdfast_queue_tasks", "Unfinished tasks by phase.", []string{"phase"}, nil)
 	oldestDesc = prometheus.NewDesc("holdfast_queue_oldest_ready_seconds", "How long the longest wait for a callee is.", nil, nil)
 )
 
-type queueCollector struct{ reads hub.Reads }
+// queueCollector asks the store, which counts, at most once a second, however many ask
+// it.
+type queueCollector struct {
+	reads hub.Reads
+	mu    sync.Mutex
+	until time.Time
+	last  hub.QueueStats
+	err   error
+}
+
+func (c *queueCollector) stats() (hub.QueueStats, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.After(c.until) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		c.last, c.err = c.reads.QueueStats(ctx)
+		c.until = now.Add(time.Second)
+	}
+	return c.last, c.err
+}
 
 // Describe implements prometheus.Collector.
-func (queueCollector) Describe(ch chan<- *prometheus.Desc) { ch <- queueDesc; ch <- oldestDesc }
+func (*queueCollector) Describe(ch chan<- *prometheus.Desc) { ch <- queueDesc; ch <- oldestDesc }
 
 // Collect implements prometheus.Collector.
-func (c queueCollector) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	q, err := c.reads.QueueStats(ctx)
+func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
+	q, err := c.stats()
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(queueDesc, err)
 		return
@@ -229,6 +260,7 @@ func (s *meteredStore) Requeue(ctx context.Context, task, newID string) (*hub.Ta
 func (s *meteredStore) Sweep(ctx context.Context, limit int, leases bool, l hub.Limits) (hub.Swept, error) {
 	swept, err := s.Store.Sweep(ctx, limit, leases, l)
 	s.add("swept", swept.Changed)
+	s.add("failed", len(swept.Tasks))
 	return swept, err
 }
 

@@ -101,7 +101,7 @@ func publicURL(configured, addr string, secure bool) string {
 // principal, then its deadlines and log line; then come the browser's rules, and
 // the routes.
 func (a *App) handler() http.Handler {
-	site := a.metrics.polls(guard(a.routes(), a.cfg, a.url))
+	site := a.metrics.requestsOpen(guard(a.routes(), a.cfg, a.url))
 	site = httpx.Serve(site, httpx.Options{
 		Log: a.log, Who: principalHandle, Observe: a.metrics.request, Streaming: a.metrics.streaming,
 	})

@@ -35,10 +35,10 @@ func (e *Engine) Report(ctx context.Context, p hub.Principal, r ReportRequest) (
 		return ReportResult{}, err
 	}
 	if !out.Replayed {
-		e.hint(reportKind(r.State), out.Task.ID, hint{state: out.Task.State, whole: whole(out.Task, r.Events)})
+		e.changed(out.Task.ID, hint{state: out.Task.State, whole: whole(out.Task, r.Events)})
 	}
 	if out.Next != nil {
-		e.changed(hub.ActClaimed, out.Next.ID, out.Next.State)
+		e.changed(out.Next.ID, hint{state: out.Next.State})
 	}
 	return ReportResult{Task: out.Task, Next: out.Next}, nil
 }
@@ -79,21 +79,6 @@ func whole(t *hub.Task, events []hub.Event) *hub.Task {
 	return &out
 }
 
-func reportKind(s hub.State) hub.ActivityKind {
-	switch s {
-	case hub.Completed:
-		return hub.ActCompleted
-	case hub.Failed:
-		return hub.ActFailed
-	case hub.Rejected:
-		return hub.ActRejected
-	case hub.InputRequired, hub.AuthRequired:
-		return hub.ActAsked
-	default:
-		return hub.ActProgress
-	}
-}
-
 // Heartbeat renews a claim and hands over what its holder has not seen; see
 // hub.Transitions.
 func (e *Engine) Heartbeat(ctx context.Context, p hub.Principal, task, claim string, after int) (hub.Beat, error) {
@@ -127,7 +112,7 @@ func (e *Engine) Cancel(ctx context.Context, p hub.Principal, r Ref) (*hub.Task,
 	if err != nil {
 		return nil, err
 	}
-	e.changed(hub.ActCanceled, t.ID, t.State)
+	e.changed(t.ID, hint{state: t.State})
 	e.looked(p, t, 0)
 	return t, nil
 }
@@ -142,7 +127,7 @@ func (e *Engine) Requeue(ctx context.Context, p hub.Principal, task string) (*hu
 	if err != nil {
 		return nil, err
 	}
-	e.changed(hub.ActRequeued, t.ID, t.State)
+	e.changed(t.ID, hint{state: t.State})
 	e.pollers.wake(t.Callee.ID)
 	return t, nil
 }

@@ -46,8 +46,6 @@ type Options struct {
 	Burst int
 	// NewID makes task and context ids; UUIDv7 if nil.
 	NewID func() string
-	// Observe, if not nil, is told of each transition that was made.
-	Observe func(kind hub.ActivityKind)
 }
 
 // Engine runs tasks. Make one with New, Start it, and Close it.
@@ -131,29 +129,30 @@ func (e *Engine) ref(ctx context.Context, p hub.Principal, r Ref) (hub.TaskRef, 
 		return hub.TaskRef{ID: r.Task}, nil
 	}
 	a, err := e.callable(ctx, p, r.Callee)
-	if err != nil {
+	if err == nil {
+		return hub.TaskRef{Callee: a.ID, ID: r.Task}, nil
+	}
+	if hub.KindOf(err) != hub.NotPermitted {
 		return hub.TaskRef{}, err
 	}
-	return hub.TaskRef{Callee: a.ID, ID: r.Task}, nil
+	// What p sent stays p's, although the address is gone or lets p in no more.
+	t, lookErr := e.store.Task(ctx, hub.TaskRef{ID: r.Task}, p.Viewer(), hub.Load{})
+	if lookErr != nil || (t.Callee.ID != r.Callee && t.Callee.Handle != r.Callee) {
+		return hub.TaskRef{}, err
+	}
+	return hub.TaskRef{Callee: t.Callee.ID, ID: t.ID}, nil
 }
 
 // changed gives the hints of a committed transition.
-func (e *Engine) changed(kind hub.ActivityKind, task string, state hub.State) {
-	e.hint(kind, task, hint{state: state})
-}
-
-func (e *Engine) hint(kind hub.ActivityKind, task string, h hint) {
+func (e *Engine) changed(task string, h hint) {
 	e.tasks.notify(task, h)
 	e.feed.notify("", hint{})
-	if e.opt.Observe != nil {
-		e.opt.Observe(kind)
-	}
 }
 
-// Waiting counts the open waits, for metrics.
-type Waiting struct{ Polls, Streams, Sends int64 }
+// Waiting counts those who wait: workers for a task, callers for the end of one.
+type Waiting struct{ Polls, Sends int64 }
 
 // Waiting says how many requests wait just now.
 func (e *Engine) Waiting() Waiting {
-	return Waiting{Polls: e.open.polls.Load(), Streams: e.open.streams.Load(), Sends: e.open.sends.Load()}
+	return Waiting{Polls: e.open.polls.Load(), Sends: e.open.sends.Load()}
 }

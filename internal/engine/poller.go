@@ -152,7 +152,7 @@ func (e *Engine) Next(ctx context.Context, p hub.Principal, r NextRequest) (*hub
 			return nil, err
 		}
 		if t != nil {
-			e.changed(hub.ActClaimed, t.ID, t.State)
+			e.changed(t.ID, hint{state: t.State})
 			return e.handOver(ctx, t)
 		}
 		if r.Wait <= 0 || ctx.Err() != nil {
@@ -197,15 +197,11 @@ func (e *Engine) waitParked(ctx context.Context, pl *poller, deadline *time.Time
 // handOver gives a claimed task to its callee, unless that has gone already.
 func (e *Engine) handOver(ctx context.Context, t *hub.Task) (*hub.Task, error) {
 	if t != nil && ctx.Err() != nil {
-		e.release(ctx, t)
+		e.Release(ctx, t)
 		t = nil
 	}
 	return t, context.Cause(ctx)
 }
-
-// Release undoes a claim whose answer could not be written: the task is offered
-// again at once, and it is no failure.
-func (e *Engine) Release(ctx context.Context, _ hub.Principal, t *hub.Task) { e.release(ctx, t) }
 
 // GiveBack undoes a claim that its holder will not work on: the task is offered again
 // at once, and it is no failure. Nothing happens unless that claim still holds it.
@@ -220,19 +216,21 @@ func (e *Engine) GiveBack(ctx context.Context, p hub.Principal, task, claim stri
 	if err := e.store.Release(context.WithoutCancel(ctx), p.Address, task, attempt); err != nil {
 		return err
 	}
-	e.changed(hub.ActReleased, task, hub.Working)
+	e.changed(task, hint{state: hub.Working})
 	e.pollers.wake(p.Address)
 	return nil
 }
 
-func (e *Engine) release(ctx context.Context, t *hub.Task) {
+// Release undoes a claim whose answer could not be written: the task is offered
+// again at once, and it is no failure.
+func (e *Engine) Release(ctx context.Context, t *hub.Task) {
 	err := e.store.Release(context.WithoutCancel(ctx), t.Callee.ID, t.ID, t.Attempt)
 	if err != nil {
 		// The lease will end it.
 		e.opt.Log.WarnContext(ctx, "a claim could not be released", "task", t.ID, "error", err)
 		return
 	}
-	e.changed(hub.ActReleased, t.ID, t.State)
+	e.changed(t.ID, hint{state: t.State})
 	e.pollers.wake(t.Callee.ID)
 }
 

@@ -169,8 +169,6 @@ func (s *Stream) Next(ctx context.Context) (events []hub.Event, more bool, err e
 	if s.ended {
 		return nil, false, nil
 	}
-	s.e.open.streams.Add(1)
-	defer s.e.open.streams.Add(-1)
 	w := s.e.tasks.join(s.ref.ID)
 	defer s.e.tasks.leave(s.ref.ID, w)
 	for {
@@ -227,8 +225,6 @@ func (e *Engine) FollowActivity(ctx context.Context, p hub.Principal, after stri
 
 // Next waits for lines after the last ones given; io.EOF when the hub shuts down.
 func (f *Feed) Next(ctx context.Context) ([]hub.Activity, error) {
-	f.e.open.streams.Add(1)
-	defer f.e.open.streams.Add(-1)
 	w := f.e.feed.join("")
 	defer f.e.feed.leave("", w)
 	for {

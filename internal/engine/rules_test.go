@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,5 +151,55 @@ func TestRefusalsOfWhatCannotBe(t *testing.T) {
 		if !errors.As(c.err, &refused) || refused.Kind != c.want {
 			t.Errorf("%s: got %v, want kind %d", name, c.err, c.want)
 		}
+	}
+}
+
+func TestAnIdempotencyKeyIsUpTo255PrintableCharacters(t *testing.T) {
+	e, _ := open(t, engine.Options{})
+	for key, ok := range map[string]bool{"a b~": true, strings.Repeat("k", 255): true, strings.Repeat("k", 256): false, "a\tb": false, "é": false} {
+		r := send("callee", "hi")
+		r.IdempotencyKey = key
+		if _, err := e.Send(t.Context(), principal("caller"), r); ok != (err == nil) || !ok && hub.KindOf(err) != hub.Invalid {
+			t.Errorf("%.10q: %v", key, err)
+		}
+	}
+}
+
+func TestATraceThatIsNoneIsDropped(t *testing.T) {
+	e, _ := open(t, engine.Options{})
+	good := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for header, want := range map[string]string{good: good, "": "", strings.ToUpper(good): "", good + "x": "", strings.Repeat("0", 55): ""} {
+		r := send("callee", "hi")
+		r.Traceparent = header
+		if got := mustSend(t, e, r).Trace; got != want {
+			t.Errorf("%q is kept as %q", header, got)
+		}
+	}
+}
+
+// closed is a directory in which an address may not be called, or is gone.
+type closed struct{ directory }
+
+func (closed) MayCall(hub.Principal, *hub.Address) bool { return false }
+
+func TestACallersOwnTasksStayItsOwnWhenTheAddressIsClosedToIt(t *testing.T) {
+	e, store := open(t, engine.Options{})
+	sent := mustSend(t, e, send("callee", "hi"))
+	known := directory{addresses: map[string]*hub.Address{"callee": {ID: "callee", Handle: "callee"}}}
+	for name, d := range map[string]engine.Directory{"no longer permitted": closed{known}, "deleted": directory{}} {
+		e := engine.New(engine.Options{Store: store, Directory: d})
+		ref := engine.Ref{Callee: "callee", Task: sent.ID}
+		if _, err := e.Task(t.Context(), principal("caller"), ref, hub.Load{}); err != nil {
+			t.Errorf("%s: reading it gave %v", name, err)
+		}
+		_, foreign := e.Task(t.Context(), principal("other"), ref, hub.Load{})
+		_, missing := e.Task(t.Context(), principal("other"), engine.Ref{Callee: "callee", Task: "nothing"}, hub.Load{})
+		if hub.KindOf(foreign) != hub.NotPermitted || foreign.Error() != missing.Error() {
+			t.Errorf("%s: somebody else's gave %v, a missing one %v", name, foreign, missing)
+		}
+	}
+	e = engine.New(engine.Options{Store: store, Directory: directory{}})
+	if got, err := e.Cancel(t.Context(), principal("caller"), engine.Ref{Callee: "callee", Task: sent.ID}); err != nil || got.State != hub.Canceled {
+		t.Errorf("canceling it gave %v, %v", got, err)
 	}
 }

@@ -26,8 +26,11 @@ func (e *Engine) Send(ctx context.Context, p hub.Principal, r SendRequest) (Send
 }
 
 // SendAndWait is Send and then Wait. For a new task it waits from before the commit,
-// so that nothing need be read until the task has settled. An error that comes with
-// a Task (its head) is the wait's: the send itself was accepted and stands.
+// so that nothing need be read until the task has settled, or at all if limit is 0.
+//
+// The send stands whatever becomes of the wait: if the task cannot be read, it is
+// given as it was accepted, since an error would make the client send once more. Only
+// the end of ctx is an error then; nobody is there to be told.
 func (e *Engine) SendAndWait(ctx context.Context, p hub.Principal, r SendRequest, limit time.Duration, load hub.Load) (SendResult, error) {
 	in, ignored, err := e.prepare(ctx, p, &r)
 	if err != nil {
@@ -42,15 +45,35 @@ func (e *Engine) SendAndWait(ctx context.Context, p hub.Principal, r SendRequest
 	out.LineageIgnored = ignored
 	ref := hub.TaskRef{Callee: in.Callee, ID: out.Task.ID}
 	var t *hub.Task
-	if out.Created {
+	switch {
+	case out.Created && limit <= 0:
+		t = asSent(out.Task, in.Message, load)
+	case out.Created:
 		t, err = e.await(ctx, p, ref, w, in.Message, limit, load)
-	} else {
+	default:
 		t, err = e.wait(ctx, p, ref, limit, load)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		out.Task = t
+	case ctx.Err() != nil:
+		return out, err
+	default:
+		e.opt.Log.WarnContext(ctx, "an accepted task could not be read back", "task", out.Task.ID, "error", err)
 	}
-	return out, err
+	return out, nil
+}
+
+// asSent is a new task with what load asks for.
+func asSent(head *hub.Task, message []byte, load hub.Load) *hub.Task {
+	t := *head
+	if load.History != 0 {
+		t.History = []hub.Message{{N: 1, Body: message}}
+	}
+	if load.Artifacts {
+		t.Artifacts = [][]byte{}
+	}
+	return &t
 }
 
 // prepare checks a send and fills it in, without changing anything.
@@ -91,7 +114,7 @@ func (e *Engine) settle(pl *poller, sent hub.Sent, err error) {
 		return
 	}
 	if err == nil && sent.Claimed != nil {
-		e.changed(hub.ActClaimed, sent.Claimed.ID, sent.Claimed.State)
+		e.changed(sent.Claimed.ID, hint{state: sent.Claimed.State})
 	}
 	if err != nil || sent.Claimed == nil {
 		pl.woken <- struct{}{}
@@ -103,17 +126,11 @@ func (e *Engine) settle(pl *poller, sent hub.Sent, err error) {
 // sent gives the hints of a send, and wakes a poller if a task is ready that the
 // send itself did not hand out.
 func (e *Engine) sent(callee string, sent hub.Sent) {
-	kind := hub.ActMessage
-	switch {
-	case sent.Replayed:
+	if sent.Replayed {
 		return
-	case sent.Created:
-		kind = hub.ActSent
-	case sent.Answered:
-		kind = hub.ActAnswered
 	}
-	e.changed(kind, sent.Task.ID, sent.Task.State)
-	if kind != hub.ActMessage && (sent.Claimed == nil || sent.Claimed.ID != sent.Task.ID) {
+	e.changed(sent.Task.ID, hint{state: sent.Task.State})
+	if (sent.Created || sent.Answered) && (sent.Claimed == nil || sent.Claimed.ID != sent.Task.ID) {
 		e.pollers.wake(callee)
 	}
 }
@@ -122,7 +139,7 @@ func (e *Engine) newSend(p hub.Principal, callee *hub.Address, r *SendRequest) (
 	in := hub.Send{
 		Caller: p.Address, Callee: callee.ID, TaskID: e.opt.NewID(), ContextID: r.ContextID, ContextGiven: r.ContextID != "",
 		FollowUp: r.TaskID, AnswerContext: r.AnswerContext, Tags: r.Tags, Metadata: r.Metadata,
-		Deadline: r.Deadline, Trace: r.Traceparent, Limits: e.opt.Limits,
+		Deadline: r.Deadline, Trace: plausibleTrace(r.Traceparent), Limits: e.opt.Limits,
 	}
 	if !in.ContextGiven {
 		in.ContextID = e.opt.NewID()
@@ -130,8 +147,8 @@ func (e *Engine) newSend(p hub.Principal, callee *hub.Address, r *SendRequest) (
 	if !r.Deadline.IsZero() && !r.Deadline.After(time.Now()) {
 		return in, hub.InvalidField("deadline", "the deadline has passed already")
 	}
-	if len(r.IdempotencyKey) > maxKey {
-		return in, hub.InvalidField("Idempotency-Key", "a key has at most %d bytes", maxKey)
+	if !plausibleKey(r.IdempotencyKey) {
+		return in, hub.InvalidField("Idempotency-Key", "a key is at most %d printable ASCII characters", maxKey)
 	}
 	in.Key = sendKey(p, callee, r)
 	m := canon.Message{ID: r.MessageID, Body: r.Message}
@@ -140,6 +157,31 @@ func (e *Engine) newSend(p hub.Principal, callee *hub.Address, r *SendRequest) (
 	}
 	in.Message = m.Body
 	return in, nil
+}
+
+func plausibleKey(key string) bool {
+	for _, c := range []byte(key) {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return len(key) <= maxKey
+}
+
+// plausibleTrace keeps a W3C traceparent of version 00, which has this length, and drops
+// what is none: the tracing of others is no reason to refuse their work.
+func plausibleTrace(header string) string {
+	if len(header) != 55 {
+		return ""
+	}
+	for i, c := range []byte(header) {
+		dash := i == 2 || i == 35 || i == 52
+		hex := '0' <= c && c <= '9' || 'a' <= c && c <= 'f'
+		if dash != (c == '-') || !dash && !hex {
+			return ""
+		}
+	}
+	return header
 }
 
 // sendKey is the idempotency key of a send: the one that came with it or, where the

@@ -227,7 +227,7 @@ func TestAReleasedClaimIsOfferedAtOnce(t *testing.T) {
 		}()
 		synctest.Wait()
 		began := time.Now()
-		e.Release(t.Context(), principal("callee"), got)
+		e.Release(t.Context(), got)
 		if x := <-second; x == nil || x.Attempt != 2 || x.Failures != 0 || time.Since(began) != 0 {
 			t.Errorf("after the release the waiting poll got %v after %s", x, time.Since(began))
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
-type gauges struct{ polls, streams, sends atomic.Int64 }
+type gauges struct{ polls, sends atomic.Int64 }
 
 // hint says that something was committed: the state that the task came to, so that
 // who waits for the end need not look at every step, and the whole task where it has

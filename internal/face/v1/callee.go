@@ -68,7 +68,7 @@ func (f *face) handOut(w http.ResponseWriter, r *http.Request, p hub.Principal, 
 func (f *face) release(ctx context.Context, p hub.Principal, t *hub.Task) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
-	f.opt.Engine.Release(ctx, p, t)
+	f.opt.Engine.Release(ctx, t)
 }
 
 // getOwn serves GET /v1/agents/me/tasks/{id}.

@@ -34,7 +34,7 @@ func (f *face) send(w http.ResponseWriter, r *http.Request, p hub.Principal) err
 	if err != nil {
 		return err
 	}
-	res, err := f.accept(r, p, req, wait)
+	res, err := f.opt.Engine.SendAndWait(r.Context(), p, req, wait, everything())
 	if err != nil {
 		// The ids that A2A has inside of the message are beside it here.
 		return renamed(err, map[string]string{"message.contextId": "context_id", "message.taskId": "task_id"})
@@ -43,32 +43,6 @@ func (f *face) send(w http.ResponseWriter, r *http.Request, p hub.Principal) err
 		w.Header().Set("Holdfast-Lineage", "ignored")
 	}
 	return f.replyTask(w, res.Task, p)
-}
-
-// accept sends, and gives the task to answer with. The send stands whatever happens
-// to the reading of it: an error then would make the client send once more, so it
-// gets the task as it was accepted.
-func (f *face) accept(r *http.Request, p hub.Principal, req engine.SendRequest, wait time.Duration) (res engine.SendResult, err error) {
-	if wait == 0 {
-		if res, err = f.opt.Engine.Send(r.Context(), p, req); err != nil {
-			return res, err
-		}
-		if res.Created {
-			res.Task.History = []hub.Message{{N: 1, Body: req.Message}}
-			return res, nil
-		}
-		var now *hub.Task
-		if now, err = f.read(r, p, engine.Ref{Callee: res.Task.Callee.ID, Task: res.Task.ID}, 0); err == nil {
-			res.Task = now
-		}
-	} else {
-		res, err = f.opt.Engine.SendAndWait(r.Context(), p, req, wait, everything())
-	}
-	if err == nil || res.Task == nil || r.Context().Err() != nil {
-		return res, err
-	}
-	f.opt.Log.WarnContext(r.Context(), "an accepted task could not be read back", "task", res.Task.ID, "err", err)
-	return res, nil
 }
 
 // renamed names the field at fault as this API has it.

@@ -69,7 +69,7 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 		return nil, err
 	}
 	a.engine = engine.New(a.engineOptions())
-	a.metrics.watchWaits(a.engine.Waiting)
+	a.metrics.watchOpen(a.engine.Waiting)
 	if err := a.listen(ctx); err != nil {
 		return nil, err
 	}

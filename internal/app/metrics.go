@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,15 +23,11 @@ type metrics struct {
 	transitions *prometheus.CounterVec
 	requests    *prometheus.CounterVec
 	latency     *prometheus.HistogramVec
-	open        *prometheus.GaugeVec
+	requestsNow atomic.Int64
+	streamsNow  atomic.Int64
 	batches     prometheus.Histogram
 	commits     prometheus.Histogram
 }
-
-const (
-	openName = "holdfast_http_open"
-	openHelp = "Requests under way: all, those that poll or wait, and event streams."
-)
 
 func newMetrics() *metrics {
 	m := &metrics{
@@ -45,9 +42,6 @@ func newMetrics() *metrics {
 			Name: "holdfast_http_request_seconds", Help: "Time to answer, by route; event streams are left out, waiting is not.",
 			Buckets: []float64{.0005, .001, .002, .004, .008, .016, .032, .064, .125, .25, .5, 1, 2, 5, 10, 30, 60},
 		}, []string{"route"}),
-		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: openName, Help: openHelp,
-		}, []string{"kind"}),
 		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "holdfast_store_batch_size", Help: "Operations committed together.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
@@ -57,7 +51,7 @@ func newMetrics() *metrics {
 			Buckets: prometheus.ExponentialBuckets(.0001, 2, 16),
 		}),
 	}
-	m.registry.MustRegister(m.transitions, m.requests, m.latency, m.open, m.batches, m.commits,
+	m.registry.MustRegister(m.transitions, m.requests, m.latency, m.batches, m.commits,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -78,27 +72,29 @@ func (m *metrics) request(r *http.Request, s httpx.Summary) {
 }
 
 // streaming counts open event streams.
-func (m *metrics) streaming(delta int) { m.open.WithLabelValues("stream").Add(float64(delta)) }
+func (m *metrics) streaming(delta int) { m.streamsNow.Add(int64(delta)) }
 
 // requestsOpen counts the requests under way.
 func (m *metrics) requestsOpen(next http.Handler) http.Handler {
-	all := m.open.WithLabelValues("all")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		all.Inc()
-		defer all.Dec()
+		m.requestsNow.Add(1)
+		defer m.requestsNow.Add(-1)
 		next.ServeHTTP(w, r)
 	})
 }
 
-// watchWaits shows how many of the open requests wait: workers for a task, and callers
-// for the end of one.
-func (m *metrics) watchWaits(now func() engine.Waiting) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: openName, Help: openHelp, ConstLabels: prometheus.Labels{"kind": "poll"},
-	}, func() float64 {
-		w := now()
-		return float64(w.Polls + w.Sends)
-	}))
+// watchOpen shows the requests under way, and how many of them wait: workers for a
+// task, callers for the end of one.
+func (m *metrics) watchOpen(waiting func() engine.Waiting) {
+	gauge := func(kind string, now func() int64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "holdfast_http_open", Help: "Requests under way: all, those that poll or wait, and event streams.",
+			ConstLabels: prometheus.Labels{"kind": kind},
+		}, func() float64 { return float64(now()) })
+	}
+	m.registry.MustRegister(
+		gauge("all", m.requestsNow.Load), gauge("stream", m.streamsNow.Load),
+		gauge("poll", func() int64 { w := waiting(); return w.Polls + w.Sends }))
 }
 
 // watchQueue shows the queue as it is when somebody asks.

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/face/a2a"
 	v1 "github.com/holdfast-hub/holdfast/internal/face/v1"
 	"github.com/holdfast-hub/holdfast/internal/httpx"
+	"github.com/holdfast-hub/holdfast/internal/hub"
 	"github.com/holdfast-hub/holdfast/internal/identity"
 )
 
@@ -43,6 +44,9 @@ func (a *App) listen(ctx context.Context) error {
 	a.url = publicURL(a.cfg.PublicURL, a.Addr(), certificates != nil)
 	if !a.cfg.Loopback() && certificates == nil {
 		a.log.Warn("listening beyond this machine without TLS: tokens travel in the clear unless a TLS proxy is in front; see --tls-cert", "listen", a.Addr())
+	}
+	if a.cfg.PublicURL == "" && !a.cfg.Loopback() {
+		a.log.Warn("cards and addresses name a URL that others may not reach: set --public-url to the one that they use", "url", a.url)
 	}
 	base, end := context.WithCancelCause(context.Background())
 	a.endContext = end
@@ -105,7 +109,20 @@ func (a *App) handler() http.Handler {
 	site = httpx.Serve(site, httpx.Options{
 		Log: a.log, Who: principalHandle, Observe: a.metrics.request, Streaming: a.metrics.streaming,
 	})
-	return httpx.WithRequestID(a.identity.Middleware(site))
+	return httpx.WithRequestID(a.identity.Middleware(a.inRoom(site)))
+}
+
+// roomBytes bounds what large messages and tasks take of the memory at any time.
+const roomBytes = 512 << 20
+
+// inRoom lets requests hold what is large only while there is room for it.
+func (a *App) inRoom(next http.Handler) http.Handler {
+	room := hub.NewRoom(roomBytes)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, leave := room.Enter(r.Context())
+		defer leave()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 func (a *App) routes() http.Handler {

@@ -62,9 +62,16 @@ func (p *program) lookup(name string) (string, bool) {
 // GOGC in the environment has the last word.
 const gcPercent = 400
 
+// memoryTarget is from how much memory on Go collects more eagerly, in bytes. It is no
+// limit; GOMEMLIMIT in the environment has the last word.
+const memoryTarget = 1 << 30
+
 func (p *program) serve(ctx context.Context, cfg config.Config) error {
 	if v, _ := p.lookup("GOGC"); v == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if v, _ := p.lookup("GOMEMLIMIT"); v == "" {
+		debug.SetMemoryLimit(memoryTarget)
 	}
 	cfg.Version = version()
 	hub, err := app.New(ctx, cfg, p.logger(cfg))

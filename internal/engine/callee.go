@@ -35,10 +35,10 @@ func (e *Engine) Report(ctx context.Context, p hub.Principal, r ReportRequest) (
 		return ReportResult{}, err
 	}
 	if !out.Replayed {
-		e.changed(out.Task.ID, hint{state: out.Task.State, whole: whole(out.Task, r.Events)})
+		e.changed(out.Task, hint{state: out.Task.State, whole: whole(out.Task, r.Events)})
 	}
 	if out.Next != nil {
-		e.changed(out.Next.ID, hint{state: out.Next.State})
+		e.changed(out.Next, hint{state: out.Next.State})
 	}
 	return ReportResult{Task: out.Task, Next: out.Next}, nil
 }
@@ -112,7 +112,7 @@ func (e *Engine) Cancel(ctx context.Context, p hub.Principal, r Ref) (*hub.Task,
 	if err != nil {
 		return nil, err
 	}
-	e.changed(t.ID, hint{state: t.State})
+	e.changed(t, hint{state: t.State})
 	e.looked(p, t, 0)
 	return t, nil
 }
@@ -127,7 +127,7 @@ func (e *Engine) Requeue(ctx context.Context, p hub.Principal, task string) (*hu
 	if err != nil {
 		return nil, err
 	}
-	e.changed(t.ID, hint{state: t.State})
+	e.changed(t, hint{state: t.State})
 	e.pollers.wake(t.Callee.ID)
 	return t, nil
 }

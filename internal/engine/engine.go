@@ -54,7 +54,7 @@ type Engine struct {
 	store hub.Store
 
 	tasks   topic   // by task id
-	feed    topic   // one key: the activity feed
+	feed    topic   // by address id, whose feeds they are
 	pollers pollers // by callee id
 	marks   marks
 	rates   rates
@@ -144,10 +144,20 @@ func (e *Engine) ref(ctx context.Context, p hub.Principal, r Ref) (hub.TaskRef, 
 }
 
 // changed gives the hints of a committed transition.
-func (e *Engine) changed(task string, h hint) {
-	e.tasks.notify(task, h)
-	e.feed.notify("", hint{})
+func (e *Engine) changed(t *hub.Task, h hint) {
+	e.tasks.notify(t.ID, h)
+	e.line(t.Caller.ID)
+	if t.Callee.ID != t.Caller.ID {
+		e.line(t.Callee.ID)
+	}
+	e.line(everyone)
 }
+
+// everyone is the key under which feeds of the whole hub wait.
+const everyone = ""
+
+// line wakes the feeds that an address follows.
+func (e *Engine) line(address string) { e.feed.notify(address, hint{}) }
 
 // Waiting counts those who wait: workers for a task, callers for the end of one.
 type Waiting struct{ Polls, Sends int64 }

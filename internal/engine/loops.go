@@ -70,7 +70,7 @@ func (e *Engine) swept(out hub.Swept) {
 		e.pollers.wake(callee)
 	}
 	if out.Changed > 0 {
-		e.feed.notify("", hint{})
+		e.feed.notifyAll()
 	}
 }
 

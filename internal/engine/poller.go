@@ -152,7 +152,7 @@ func (e *Engine) Next(ctx context.Context, p hub.Principal, r NextRequest) (*hub
 			return nil, err
 		}
 		if t != nil {
-			e.changed(t.ID, hint{state: t.State})
+			e.changed(t, hint{state: t.State})
 			return e.handOver(ctx, t)
 		}
 		if r.Wait <= 0 || ctx.Err() != nil {
@@ -216,7 +216,8 @@ func (e *Engine) GiveBack(ctx context.Context, p hub.Principal, task, claim stri
 	if err := e.store.Release(context.WithoutCancel(ctx), p.Address, task, attempt); err != nil {
 		return err
 	}
-	e.changed(task, hint{state: hub.Working})
+	e.line(p.Address)
+	e.line(everyone)
 	e.pollers.wake(p.Address)
 	return nil
 }
@@ -230,7 +231,7 @@ func (e *Engine) Release(ctx context.Context, t *hub.Task) {
 		e.opt.Log.WarnContext(ctx, "a claim could not be released", "task", t.ID, "error", err)
 		return
 	}
-	e.changed(t.ID, hint{state: t.State})
+	e.changed(t, hint{state: t.State})
 	e.pollers.wake(t.Callee.ID)
 }
 

@@ -15,6 +15,10 @@ const (
 	linesPerRead  = 200
 )
 
+// feedPause is how long a feed lets lines gather after the first, so that following
+// costs little however much happens.
+const feedPause = 20 * time.Millisecond
+
 // Task gives a task to its caller, its callee or the administrator.
 func (e *Engine) Task(ctx context.Context, p hub.Principal, r Ref, load hub.Load) (*hub.Task, error) {
 	ref, err := e.ref(ctx, p, r)
@@ -225,8 +229,12 @@ func (e *Engine) FollowActivity(ctx context.Context, p hub.Principal, after stri
 
 // Next waits for lines after the last ones given; io.EOF when the hub shuts down.
 func (f *Feed) Next(ctx context.Context) ([]hub.Activity, error) {
-	w := f.e.feed.join("")
-	defer f.e.feed.leave("", w)
+	key := f.p.Address
+	if f.p.Admin() {
+		key = everyone
+	}
+	w := f.e.feed.join(key)
+	defer f.e.feed.leave(key, w)
 	for {
 		page, err := f.e.store.Activity(ctx, hub.ActivityQuery{By: f.p.Viewer(), After: f.after, Limit: linesPerRead})
 		if err != nil {
@@ -242,6 +250,10 @@ func (f *Feed) Next(ctx context.Context) ([]hub.Activity, error) {
 		}
 		select {
 		case <-w.c:
+			// Many lines come at once; one look is for all of them.
+			if !sleep(ctx, feedPause) {
+				return nil, context.Cause(ctx)
+			}
 		case <-f.e.draining:
 			return nil, io.EOF
 		case <-ctx.Done():

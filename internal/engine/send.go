@@ -114,7 +114,7 @@ func (e *Engine) settle(pl *poller, sent hub.Sent, err error) {
 		return
 	}
 	if err == nil && sent.Claimed != nil {
-		e.changed(sent.Claimed.ID, hint{state: sent.Claimed.State})
+		e.changed(sent.Claimed, hint{state: sent.Claimed.State})
 	}
 	if err != nil || sent.Claimed == nil {
 		pl.woken <- struct{}{}
@@ -129,7 +129,7 @@ func (e *Engine) sent(callee string, sent hub.Sent) {
 	if sent.Replayed {
 		return
 	}
-	e.changed(sent.Task.ID, hint{state: sent.Task.State})
+	e.changed(sent.Task, hint{state: sent.Task.State})
 	if (sent.Created || sent.Answered) && (sent.Claimed == nil || sent.Claimed.ID != sent.Task.ID) {
 		e.pollers.wake(callee)
 	}

@@ -49,6 +49,19 @@ func (t *topic) leave(key string, w *waiter) {
 	}
 }
 
+// notifyAll leaves an empty hint with everyone.
+func (t *topic) notifyAll() {
+	t.mu.Lock()
+	keys := make([]string, 0, len(t.m))
+	for key := range t.m {
+		keys = append(keys, key)
+	}
+	t.mu.Unlock()
+	for _, key := range keys {
+		t.notify(key, hint{})
+	}
+}
+
 // notify leaves a hint with everyone who waits under key. Hints of two commits may
 // come in either order, so one that says "settled" is kept until it is looked at.
 func (t *topic) notify(key string, h hint) {

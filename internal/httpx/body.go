@@ -25,19 +25,20 @@ const (
 
 // ReadBody reads the whole body of a request: TooLarge at max+1 bytes (at once if
 // the request says so), Invalid if it is compressed, cut short or too slow. The
-// slice is the caller's to keep.
+// slice is the caller's to keep. A large one takes its part of the hub.Room.
 func ReadBody(w http.ResponseWriter, r *http.Request, max int64) ([]byte, error) {
 	if err := checkEncoding(r); err != nil {
 		return nil, err
 	}
 	if r.ContentLength > max {
-		w.Header().Set("Connection", "close")
 		return nil, errTooLarge(max)
+	}
+	if err := hub.Reserve(r.Context(), r.ContentLength); err != nil {
+		return nil, err
 	}
 	body, err := readAll(r.Body, r.ContentLength, max)
 	switch {
 	case errors.Is(err, errOverLimit):
-		w.Header().Set("Connection", "close")
 		return nil, errTooLarge(max)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")

@@ -2,6 +2,7 @@ package httpx
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -80,7 +81,26 @@ func Serve(next http.Handler, opt Options) http.Handler {
 			}
 		}()
 		next.ServeHTTP(rec, r)
+		if rec.status >= http.StatusBadRequest {
+			drain(rc, r)
+		}
 	})
+}
+
+const (
+	// drainMax and drainTime bound what is read of the body of a refused request.
+	drainMax  = 32 << 20
+	drainTime = 2 * time.Second
+)
+
+// drain reads the rest of a refused request's body: many clients send all of it before
+// they look for an answer, and would see nothing but a broken connection.
+func drain(rc *http.ResponseController, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength > drainMax {
+		return
+	}
+	_ = rc.SetReadDeadline(time.Now().Add(drainTime))
+	_, _ = io.CopyN(io.Discard, r.Body, drainMax)
 }
 
 // recorder is a ResponseWriter that remembers what was answered, and sets the

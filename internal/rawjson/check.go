@@ -13,6 +13,10 @@ const (
 	fewMembers = 16
 )
 
+// maxDigits bounds the text of a number: others decode what passes here, and some of
+// them, Python among them, refuse a document over a number of a few thousand digits.
+const maxDigits = 1000
+
 // Check reads b once and reports whether it is exactly one JSON value, with
 // white space around it allowed, that the hub accepts:
 //
@@ -65,7 +69,11 @@ type span struct {
 // value reads the value that starts at i, inside of depth others.
 func (c *checker) value(i, depth int) (end int, f fault) {
 	if i >= len(c.b) || c.b[i] != '{' && c.b[i] != '[' {
-		return scanScalar(c.b, i)
+		end, f := scanScalar(c.b, i)
+		if end-i > maxDigits && c.b[i] != '"' && f == noFault {
+			return i, faultLong
+		}
+		return end, f
 	}
 	if depth >= c.maxDepth {
 		return i, faultDepth

@@ -40,7 +40,7 @@ func TestCheckAccepts(t *testing.T) {
 		"exponents":                `[1e5,1E5,1e+5,1e-05,0e0,1.5e3]`,
 		"big integer":              `12345678901234567890123456789012345678901234567890`,
 		"beyond a float":           `1e999999999999999999`,
-		"long fraction":            `0.` + strings.Repeat("3", 5000),
+		"long fraction":            `0.` + strings.Repeat("3", 900),
 		"same name elsewhere":      `{"a":{"a":{"a":1}},"b":[{"a":1},{"a":2}]}`,
 		"names differing in case":  `{"a":1,"A":2}`,
 		"names like escapes":       `{"a":1,"\\u0061":2}`,

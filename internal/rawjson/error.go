@@ -56,6 +56,7 @@ const (
 	faultWord
 	faultDigit
 	faultLeadingZero
+	faultLong
 	faultEscape
 	faultControl
 	faultUTF8
@@ -96,6 +97,8 @@ func message(b []byte, i int, f fault) string {
 		return "expected a digit in a number, found " + found(b, i)
 	case faultLeadingZero:
 		return "a number must not start with a needless zero"
+	case faultLong:
+		return fmt.Sprintf("a number of more than %d characters; send it as a string", maxDigits)
 	case faultEscape:
 		return "not a valid escape sequence in a string: found " + found(b, i)
 	case faultControl:

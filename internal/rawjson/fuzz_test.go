@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,6 +40,9 @@ func FuzzCheck(f *testing.F) {
 		if bytes.Count(b, []byte("["))+bytes.Count(b, []byte("{")) >= deepest {
 			t.Skip("the two have different limits")
 		}
+		if longDigits.Match(b) {
+			t.Skip("jsontext has no limit for numbers")
+		}
 		before := bytes.Clone(b)
 		got, want := Check(b, deepest), decode(b)
 		if (got == nil) != (want == nil) {
@@ -54,6 +58,8 @@ func FuzzCheck(f *testing.F) {
 		t.Fatalf("Check(%q) = %#v", b, got)
 	})
 }
+
+var longDigits = regexp.MustCompile(`[0-9.eE+-]{1000}`)
 
 // decode reads b as one value with jsontext.
 func decode(b []byte) error {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/canon"
@@ -87,6 +88,22 @@ func (s *Store) refN(callee string) int64 {
 		return n
 	}
 	return -1
+}
+
+// size is about how many bytes of payload a load of the task gives.
+func (h *head) size(load hub.Load) int64 {
+	if load.History != 0 || load.Artifacts {
+		return h.bytes
+	}
+	return int64(len(h.Metadata) + len(h.Tags))
+}
+
+// loadFor is load for a request, which needs room for what is large.
+func (s *Store) loadFor(ctx context.Context, c *conn, h *head, load hub.Load) error {
+	if err := hub.Reserve(ctx, h.size(load)); err != nil {
+		return err
+	}
+	return s.load(c, h, load)
 }
 
 // load reads what Load asks for into the head's task.

@@ -32,7 +32,7 @@ func (s *Store) Task(ctx context.Context, ref hub.TaskRef, by hub.Viewer, load h
 			return hub.ErrTaskNotFound()
 		}
 		out = &h.Task
-		return s.load(c, h, load)
+		return s.loadFor(ctx, c, h, load)
 	})
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (s *Store) Tasks(ctx context.Context, f hub.TaskFilter) (page hub.TaskPage,
 		if err != nil {
 			return err
 		}
-		return s.fillPage(c, &f, list, &page)
+		return s.fillPage(ctx, c, &f, list, &page)
 	})
 	if err != nil {
 		return hub.TaskPage{}, err
@@ -98,22 +98,19 @@ func (s *Store) list(c *conn, f *hub.TaskFilter, where condition) (list []*head,
 }
 
 // fillPage loads the tasks of a page, as many as it may hold.
-func (s *Store) fillPage(c *conn, f *hub.TaskFilter, list []*head, page *hub.TaskPage) error {
+func (s *Store) fillPage(ctx context.Context, c *conn, f *hub.TaskFilter, list []*head, page *hub.TaskPage) error {
 	var size int64
 	for i, h := range list {
-		if i == f.Limit || size > pageBytesMax {
+		if i == f.Limit || i > 0 && size+h.size(f.Load) > pageBytesMax {
 			last := list[i-1]
 			page.Next = makeCursor(taskOrder, last.StateAt.UnixMilli(), last.n)
 			return nil
 		}
-		if err := s.load(c, h, f.Load); err != nil {
+		if err := s.loadFor(ctx, c, h, f.Load); err != nil {
 			return err
 		}
 		page.Tasks = append(page.Tasks, &h.Task)
-		size += int64(len(h.StatusMessage) + len(h.Metadata) + len(h.Tags))
-		if f.Load.History != 0 || f.Load.Artifacts {
-			size += h.bytes
-		}
+		size += h.size(f.Load)
 	}
 	return nil
 }
@@ -277,6 +274,9 @@ func (s *Store) Activity(ctx context.Context, q hub.ActivityQuery) (page hub.Act
 			return err
 		}
 		err := c.each(activityColumns+"WHERE a.id > ? ORDER BY a.id", []any{after}, collect)
+		if err == nil && scanned == 0 {
+			err = checkAhead(c, after)
+		}
 		page.Next = makeCursor(activityOrder, 0, last)
 		return err
 	})
@@ -284,6 +284,16 @@ func (s *Store) Activity(ctx context.Context, q hub.ActivityQuery) (page hub.Act
 		return hub.ActivityPage{}, err
 	}
 	return page, nil
+}
+
+// checkAhead refuses a cursor after the newest line, from which nothing would come for
+// a long time: it is of another database, or of a later state of this one.
+func checkAhead(c *conn, after int64) error {
+	newest, err := lastLine(c)
+	if err == nil && after > newest {
+		return hub.InvalidField("cursor", "nothing has happened yet where this cursor points; leave it out to start anew")
+	}
+	return err
 }
 
 func (s *Store) scanActivity(r row) hub.Activity {

@@ -82,7 +82,7 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 			err = errors.Join(err, s.closeFiles())
 		}
 	}()
-	if s.lock, err = lockDir(opt.Dir); err != nil {
+	if s.lock, err = lockDir(ctx, opt.Dir); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(opt.Dir, FileName)
@@ -134,7 +134,7 @@ func (s *Store) openReaders(path string) error {
 
 // lockDir takes the data directory for this process. The lock ends with the
 // process, however that ends.
-func lockDir(dir string) (*os.File, error) {
+func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, LockFileName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
@@ -142,7 +142,7 @@ func lockDir(dir string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := flock(ctx, f); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, hub.Errorf(hub.Exists, "another hub is using the data directory %s; stop it first, or choose another directory with --data", dir)
@@ -150,6 +150,25 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
 	return f, nil
+}
+
+// lockPatience is how long a start waits for a hub that is just going: one that was
+// killed holds its lock for a moment after the kill has returned.
+const lockPatience = 2 * time.Second
+
+// flock takes the lock of a file, EWOULDBLOCK if another process has it.
+func flock(ctx context.Context, f *os.File) error {
+	for until := time.Now().Add(lockPatience); ; {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // createPrivate makes the database file, for its owner alone, if it does not exist;
@@ -194,15 +213,20 @@ func (s *Store) Close() error {
 	return s.closeFiles()
 }
 
+// closeTime is how long closing waits for reads that are under way.
+const closeTime = time.Second
+
 func (s *Store) closeFiles() error {
 	close(s.gone)
 	var errs []error
+	late := time.After(closeTime)
 	for range s.reading {
 		select {
 		case c := <-s.readers:
 			errs = append(errs, c.close())
-		case <-time.After(10 * time.Second):
-			errs = append(errs, errors.New("a read did not end"))
+		case <-late:
+			// The process is about to end, and with it the read.
+			return errors.Join(append(errs, errors.New("a read did not end in time"))...)
 		}
 	}
 	if s.w != nil {

@@ -1,7 +1,6 @@
 package a2a_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -25,6 +24,8 @@ type bed struct {
 	caller string // token of a caller
 	other  string // token of another caller
 	client *http.Client
+	speak  binding // in which call and stream speak
+	handle string  // of the address that they call
 }
 
 func newBed(t testing.TB, change ...func(*config.Config)) *bed {
@@ -33,40 +34,16 @@ func newBed(t testing.TB, change ...func(*config.Config)) *bed {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 	t.Cleanup(client.CloseIdleConnections)
 	return &bed{
-		Hub: h, t: t, client: client,
+		Hub: h, t: t, client: client, speak: jsonRPC, handle: "coder",
 		coder: h.Agent("coder"), caller: h.Agent("caller"), other: h.Agent("other"),
 	}
 }
 
-// answer is what came back for a JSON-RPC request.
-type answer struct {
-	Status int
-	Header http.Header
-	Body   string
-	ID     json.RawMessage
-	Result json.RawMessage
-	Error  *rpcError
-}
-
-type rpcError struct {
-	Code    int
-	Message string
-	Data    []struct {
-		Type            string `json:"@type"`
-		Reason, Domain  string
-		Metadata        map[string]string
-		FieldViolations []struct{ Field, Description string }
-	}
-}
-
-// field is the parameter that the error names.
-func (e *rpcError) field() string {
-	for _, d := range e.Data {
-		if len(d.FieldViolations) > 0 {
-			return d.FieldViolations[0].Field
-		}
-	}
-	return ""
+// at is the same hub, for calls to another address.
+func (b *bed) at(handle string) *bed {
+	other := *b
+	other.handle = handle
+	return &other
 }
 
 // task is a task as A2A shows it.
@@ -111,31 +88,26 @@ func (e event) state() string {
 	return ""
 }
 
-// request makes a request to @coder's endpoint; headers are pairs of name and value.
+// request makes a JSON-RPC request to @coder; headers are pairs of name and value.
 func (b *bed) request(ctx context.Context, token, method, params string, headers ...string) *http.Request {
 	b.t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"q","method":%q,"params":%s}`, method, params)
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.URL+"/a/coder", strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
+	r := jsonRPC.request(ctx, b, query{token: token, handle: "coder", op: method, params: params})
+	r.Header.Set("Authorization", "Bearer "+token)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	return r
 }
 
-// call performs a request and reads its answer, which must be JSON-RPC.
-func (b *bed) call(token, method, params string, headers ...string) answer {
+// do performs a JSON-RPC request and reads its answer, which must be one.
+func (b *bed) do(r *http.Request) answer {
 	b.t.Helper()
-	return b.do(b.request(b.t.Context(), token, method, params, headers...))
+	status, header, body := b.raw(r)
+	return parseAnswer(b.t, status, header, body)
 }
 
-func (b *bed) do(r *http.Request) answer {
+// raw performs a request and reads its whole answer.
+func (b *bed) raw(r *http.Request) (int, http.Header, []byte) {
 	b.t.Helper()
 	res, err := b.client.Do(r)
 	if err != nil {
@@ -146,31 +118,24 @@ func (b *bed) do(r *http.Request) answer {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return parseAnswer(b.t, res.StatusCode, res.Header, body)
+	return res.StatusCode, res.Header, body
 }
 
-// parseAnswer checks that a body is a JSON-RPC response: a version, an id, and
-// either a result or an error.
-func parseAnswer(t testing.TB, status int, header http.Header, body []byte) answer {
-	t.Helper()
-	a := answer{Status: status, Header: header, Body: string(body)}
-	var envelope struct {
-		JSONRPC string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Result  json.RawMessage `json:"result"`
-		Error   *rpcError       `json:"error"`
+// call performs an operation that must not stream; headers are pairs of name and
+// value.
+func (b *bed) call(token, op, params string, headers ...string) answer {
+	b.t.Helper()
+	s, a := b.open(token, op, params, headers...)
+	if s != nil {
+		b.t.Fatalf("%s is answered by a stream", op)
 	}
-	if err := json.Unmarshal(body, &envelope); err != nil {
-		t.Fatalf("status %d, not JSON: %v\n%.500s", status, err, body)
-	}
-	if envelope.JSONRPC != "2.0" || envelope.ID == nil || (envelope.Result == nil) == (envelope.Error == nil) {
-		t.Fatalf("status %d, not a JSON-RPC response: %.500s", status, body)
-	}
-	if e := envelope.Error; e != nil && (len(e.Data) == 0 || e.Data[0].Reason == "" || e.Data[0].Domain != "a2a-protocol.org" || e.Message == "") {
-		t.Fatalf("an error without ErrorInfo: %.500s", body)
-	}
-	a.ID, a.Result, a.Error = envelope.ID, envelope.Result, envelope.Error
 	return a
+}
+
+// open performs an operation, for its stream or else its answer.
+func (b *bed) open(token, op, params string, headers ...string) (*stream, answer) {
+	b.t.Helper()
+	return b.speak.open(b.t.Context(), b, query{token, b.handle, op, params, headers})
 }
 
 // decode gives the result, which must be one, as a T.
@@ -283,70 +248,41 @@ func (b *bed) chunk(id, text string, more bool) {
 	}}}, nil)
 }
 
-// sse is an open stream.
-type sse struct {
+// stream is an open stream, whatever the binding.
+type stream struct {
 	t      testing.TB
-	res    *http.Response
-	lines  *bufio.Reader
+	header http.Header
 	cancel context.CancelFunc
+	// recv waits for what comes next, a StreamResponse or an error, and the number
+	// that it came with; ok is false at the orderly end of the stream.
+	recv func() (id string, a answer, ok bool)
 }
 
 // stream opens a stream; what is not one is a failure of the test.
-func (b *bed) stream(token, method, params string, headers ...string) *sse {
+func (b *bed) stream(token, op, params string, headers ...string) *stream {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 60*time.Second)
-	b.t.Cleanup(cancel)
-	res, err := b.client.Do(b.request(ctx, token, method, params, headers...))
-	if err != nil {
-		b.t.Fatal(err)
+	s, a := b.open(token, op, params, headers...)
+	if s == nil {
+		b.t.Fatalf("no stream but %d %s", a.Status, a.Body)
 	}
-	b.t.Cleanup(func() { res.Body.Close() })
-	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
-		body, _ := io.ReadAll(res.Body)
-		b.t.Fatalf("no stream but %d %s: %s", res.StatusCode, got, body)
-	}
-	return &sse{t: b.t, res: res, lines: bufio.NewReaderSize(res.Body, 64<<10), cancel: cancel}
-}
-
-// raw reads the next SSE event; ok is false at the orderly end of the stream.
-func (s *sse) raw() (id, data string, ok bool) {
-	s.t.Helper()
-	for {
-		line, err := s.lines.ReadString('\n')
-		if err == io.EOF && line == "" && data == "" {
-			return "", "", false
-		}
-		if err != nil {
-			s.t.Fatalf("the stream broke: %v", err)
-		}
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case line == "" && data != "":
-			return id, data, true
-		case strings.HasPrefix(line, "id: "):
-			id = line[4:]
-		case strings.HasPrefix(line, "data: "):
-			data += line[6:]
-		case line == "" || strings.HasPrefix(line, ":"):
-		default:
-			s.t.Fatalf("unexpected line %q", line)
-		}
-	}
+	watch := time.AfterFunc(time.Minute, s.cancel) // a hang fails the test
+	b.t.Cleanup(func() { watch.Stop() })
+	return s
 }
 
 // next reads the next event and the id that it came with.
-func (s *sse) next() (id string, e event, ok bool) {
+func (s *stream) next() (id string, e event, ok bool) {
 	s.t.Helper()
-	id, data, ok := s.raw()
+	id, a, ok := s.recv()
 	if !ok {
 		return "", event{}, false
 	}
-	return id, decode[event](s.t, parseAnswer(s.t, 200, nil, []byte(data))), true
+	return id, decode[event](s.t, a), true
 }
 
 // states reads the stream to its end and gives what it told, each as "id:STATE" or
 // "id:text" of an artifact.
-func (s *sse) states() []string {
+func (s *stream) states() []string {
 	s.t.Helper()
 	var all []string
 	for {

@@ -135,12 +135,12 @@ func (f *face) hubCard() card {
 
 // newCard is what all cards of this hub have in common.
 func (f *face) newCard(handle string) card {
+	endpoint := strings.TrimSuffix(f.opt.PublicURL, "/") + "/a/" + url.PathEscape(handle)
 	c := card{
-		SupportedInterfaces: []cardInterface{{
-			URL:             strings.TrimSuffix(f.opt.PublicURL, "/") + "/a/" + url.PathEscape(handle),
-			ProtocolBinding: "JSONRPC",
-			ProtocolVersion: protocolVersion,
-		}},
+		SupportedInterfaces: []cardInterface{ // the first is the one that clients should take
+			{URL: endpoint, ProtocolBinding: "JSONRPC", ProtocolVersion: protocolVersion},
+			{URL: endpoint, ProtocolBinding: "HTTP+JSON", ProtocolVersion: protocolVersion},
+		},
 		Capabilities:       cardCapabilities{Streaming: true},
 		DefaultInputModes:  []string{"text/plain", "application/json", "*/*"},
 		DefaultOutputModes: []string{"text/plain", "application/json"},
@@ -167,6 +167,13 @@ func skills(raw json.RawMessage, c card) []cardSkill {
 		s.Description = or(s.Description, s.Name)
 		if len(s.Tags) == 0 {
 			s.Tags = []string{"general"}
+		}
+		// The defaults anyway; but FastA2A cannot read a skill that leaves them out.
+		if len(s.InputModes) == 0 {
+			s.InputModes = c.DefaultInputModes
+		}
+		if len(s.OutputModes) == 0 {
+			s.OutputModes = c.DefaultOutputModes
 		}
 	}
 	return list
@@ -201,7 +208,7 @@ func or(s, other string) string {
 
 // serveCard writes a card so that clients and caches can keep it (spec section
 // 8.6): for five minutes, and as long as it is the same after that.
-func (f *face) serveCard(w http.ResponseWriter, r *http.Request, c card) {
+func (f *face) serveCard(w http.ResponseWriter, r *http.Request, c any) {
 	body, err := json.Marshal(c)
 	if err != nil {
 		f.failCard(w, r, err)
@@ -213,7 +220,7 @@ func (f *face) serveCard(w http.ResponseWriter, r *http.Request, c card) {
 	h.Set("ETag", etag)
 	if f.opt.PrivateCards {
 		h.Set("Cache-Control", "private, max-age=300")
-		h.Set("Vary", "Authorization")
+		h.Add("Vary", "Authorization")
 	} else {
 		h.Set("Cache-Control", "public, max-age=300")
 	}

@@ -26,6 +26,14 @@ func decodeCard(t *testing.T, c card) sdk.AgentCard {
 	return got
 }
 
+// interfaces is what a card offers at an endpoint, the preferred binding first.
+func interfaces(url string) []*sdk.AgentInterface {
+	return []*sdk.AgentInterface{
+		{URL: url, ProtocolBinding: "JSONRPC", ProtocolVersion: "1.0"},
+		{URL: url, ProtocolBinding: "HTTP+JSON", ProtocolVersion: "1.0"},
+	}
+}
+
 // checkRequired checks what spec section 4.4 requires of every card; required arrays
 // must not be empty (section 5.7).
 func checkRequired(t *testing.T, c sdk.AgentCard) {
@@ -51,7 +59,7 @@ func TestCardDefaults(t *testing.T) {
 	for _, raw := range []string{``, `{}`, `not JSON`, `{"skills":{},"extensions":7,"provider":"x"}`, `{"skills":[{}],"default_input_modes":[]}`} {
 		c := decodeCard(t, f.addressCard(&hub.Address{Handle: "coder", Card: []byte(raw)}))
 		checkRequired(t, c)
-		want := []*sdk.AgentInterface{{URL: "https://hub.example/base/a/coder", ProtocolBinding: "JSONRPC", ProtocolVersion: "1.0"}}
+		want := interfaces("https://hub.example/base/a/coder")
 		if d := cmp.Diff(want, c.SupportedInterfaces); d != "" {
 			t.Error(d)
 		}
@@ -80,7 +88,7 @@ func TestCardOfOwner(t *testing.T) {
 		Provider:         &sdk.AgentProvider{Org: "Org", URL: "https://org"},
 		DocumentationURL: "https://doc", IconURL: "https://icon",
 		DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/markdown"},
-		SupportedInterfaces: []*sdk.AgentInterface{{URL: "https://hub.example/a/coder", ProtocolBinding: "JSONRPC", ProtocolVersion: "1.0"}},
+		SupportedInterfaces: interfaces("https://hub.example/a/coder"),
 		Skills: []sdk.AgentSkill{{ID: "go", Name: "Go", Description: "Writes Go.", Tags: []string{"go"}, Examples: []string{"x"},
 			InputModes: []string{"a/b"}, OutputModes: []string{"c/d"}}},
 		Capabilities: sdk.AgentCapabilities{Streaming: true, Extensions: []sdk.AgentExtension{{

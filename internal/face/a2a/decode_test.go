@@ -138,13 +138,3 @@ func TestLastEventID(t *testing.T) {
 		}
 	}
 }
-
-// TestIdempotencyKeyShape: a key is up to 255 printable characters.
-func TestIdempotencyKeyShape(t *testing.T) {
-	long := string(make([]byte, 256))
-	for key, ok := range map[string]bool{"": true, "a b~": true, "a\tb": false, "é": false, long: false} {
-		if err := checkKey(key); (err == nil) != ok {
-			t.Errorf("%.10q: %v", key, err)
-		}
-	}
-}

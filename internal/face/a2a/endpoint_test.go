@@ -26,13 +26,12 @@ func TestEndpoints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			res, err := b.client.Do(r)
-			if err != nil {
-				t.Fatal(err)
+			status, header, body := b.raw(r)
+			if status != http.StatusMethodNotAllowed || header.Get("Allow") != "POST" {
+				t.Errorf("%s %s: %d, Allow %q", method, path, status, header.Get("Allow"))
 			}
-			res.Body.Close()
-			if res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") != "POST" {
-				t.Errorf("%s %s: %d, Allow %q", method, path, res.StatusCode, res.Header.Get("Allow"))
+			if method != http.MethodHead {
+				wantReason(t, parseREST(t, status, header, body), "METHOD_NOT_ALLOWED")
 			}
 		}
 	}
@@ -67,7 +66,10 @@ func TestMalformedRequests(t *testing.T) {
 		{name: "batch", body: `[` + list(0) + `]`, status: 200, code: -32600, reason: "INVALID_REQUEST", id: "null"},
 		{name: "no id", body: `{"jsonrpc":"2.0","method":"ListTasks"}`, status: 200, code: -32600, reason: "INVALID_REQUEST", id: "null"},
 		{name: "unknown method", body: `{"jsonrpc":"2.0","id":"é","method":"DoIt"}`, status: 200, code: -32601, reason: "METHOD_NOT_FOUND", id: `"é"`},
-		{name: "0.3 method", body: `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}`, status: 200, code: -32601, reason: "METHOD_NOT_FOUND", id: "1"},
+		{name: "no method of 0.3", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}`, status: 200, code: -32601, reason: "METHOD_NOT_FOUND", id: "1"},
+		{name: "0.3 method as 1.0", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{}}`, headers: []string{"A2A-Version", "1.0"}, status: 200, code: -32601, reason: "METHOD_NOT_FOUND", id: "1"},
+		{name: "0.3 method as 99.0", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{}}`, headers: []string{"A2A-Version", "99.0"}, status: 200, code: -32009, reason: "VERSION_NOT_SUPPORTED", id: "1"},
+		{name: "0.3 method as 0.2.5", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}`, headers: []string{"A2A-Version", "0.2.5"}, status: 200, code: -32001, reason: "TASK_NOT_FOUND", id: "1"},
 		{name: "no params", body: `{"jsonrpc":"2.0","id":1,"method":"SendMessage"}`, status: 200, code: -32602, reason: "INVALID_PARAMS", id: "1"},
 		{name: "params by position", body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":["x"]}`, status: 200, code: -32602, reason: "INVALID_PARAMS", id: "1"},
 		{name: "task id with a NUL", body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"\u0000"}}`, status: 200, code: -32001, reason: "TASK_NOT_FOUND", id: "1"},

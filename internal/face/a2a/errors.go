@@ -23,18 +23,21 @@ const (
 	contentTypeUnsupported reason = "CONTENT_TYPE_NOT_SUPPORTED"
 	versionNotSupported    reason = "VERSION_NOT_SUPPORTED"
 
-	parseError      reason = "PARSE_ERROR"
-	invalidRequest  reason = "INVALID_REQUEST"
-	methodNotFound  reason = "METHOD_NOT_FOUND"
-	invalidParams   reason = "INVALID_PARAMS"
-	internalError   reason = "INTERNAL_ERROR"
-	unauthenticated reason = "UNAUTHENTICATED"
-	unauthorized    reason = "UNAUTHORIZED"
-	keyReused       reason = "IDEMPOTENCY_KEY_REUSED"
-	conflict        reason = "CONFLICT"
-	tooLarge        reason = "TOO_LARGE"
-	rateLimited     reason = "RATE_LIMITED"
-	unavailable     reason = "UNAVAILABLE"
+	extendedCardNotConfigured reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+
+	parseError       reason = "PARSE_ERROR"
+	invalidRequest   reason = "INVALID_REQUEST"
+	methodNotFound   reason = "METHOD_NOT_FOUND"
+	methodNotAllowed reason = "METHOD_NOT_ALLOWED"
+	invalidParams    reason = "INVALID_PARAMS"
+	internalError    reason = "INTERNAL_ERROR"
+	unauthenticated  reason = "UNAUTHENTICATED"
+	unauthorized     reason = "UNAUTHORIZED"
+	keyReused        reason = "IDEMPOTENCY_KEY_REUSED"
+	conflict         reason = "CONFLICT"
+	tooLarge         reason = "TOO_LARGE"
+	rateLimited      reason = "RATE_LIMITED"
+	unavailable      reason = "UNAVAILABLE"
 )
 
 // fault is an error in A2A's terms, whatever the binding. Its message is for the

@@ -51,11 +51,27 @@ type Options struct {
 type face struct {
 	opt     Options
 	handler handler
+	v03     handler // for clients that are older than 1.0
 }
 
 // New makes the handler for everything under /a/ and for the hub's own card. It
 // expects to be behind identity's and httpx's middleware.
 func New(opt Options) http.Handler {
+	f := newFace(opt)
+	mux := http.NewServeMux()
+	for _, path := range []string{"/a/{handle}", "/a/{handle}/{$}", "/a/{handle}/rpc"} {
+		mux.HandleFunc("POST "+path, f.serveRPC)
+		mux.HandleFunc(path, f.onlyPost)
+	}
+	mux.HandleFunc("/a/{handle}/{path...}", f.serveRESTOf)
+	mux.HandleFunc("/a/{handle}/v1/{path...}", f.serveRESTV03)
+	mux.HandleFunc("GET /a/{handle}/.well-known/agent-card.json", f.serveAddressCard)
+	mux.HandleFunc("GET /a/{handle}/.well-known/agent.json", f.serveCardV03)
+	mux.HandleFunc("GET /.well-known/agent-card.json", f.serveHubCard)
+	return mux
+}
+
+func newFace(opt Options) *face {
 	if opt.BlockingLimit == 0 {
 		opt.BlockingLimit = 10 * time.Minute
 	}
@@ -65,23 +81,19 @@ func New(opt Options) http.Handler {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &face{opt: opt, handler: handler{engine: opt.Engine, blocking: opt.BlockingLimit}}
-	mux := http.NewServeMux()
-	for _, path := range []string{"/a/{handle}", "/a/{handle}/{$}", "/a/{handle}/rpc"} {
-		mux.HandleFunc("POST "+path, f.serveRPC)
-		mux.HandleFunc(path, onlyPost)
+	return &face{
+		opt:     opt,
+		handler: handler{engine: opt.Engine, blocking: opt.BlockingLimit},
+		v03:     handler{engine: opt.Engine, blocking: min(opt.BlockingLimit, blockingV03)},
 	}
-	mux.HandleFunc("GET /a/{handle}/.well-known/agent-card.json", f.serveAddressCard)
-	mux.HandleFunc("GET /.well-known/agent-card.json", f.serveHubCard)
-	return mux
 }
 
-// onlyPost answers whoever opens an endpoint in a browser, or takes it for REST.
-func onlyPost(w http.ResponseWriter, _ *http.Request) {
+// onlyPost answers whoever opens an endpoint in a browser, or takes it for a path of
+// HTTP+JSON.
+func (f *face) onlyPost(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Allow", http.MethodPost)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusMethodNotAllowed)
-	_, _ = w.Write([]byte(`{"error":{"code":"method_not_allowed","message":"this is an A2A endpoint: POST a JSON-RPC request to it; its agent card is at .well-known/agent-card.json below it"}}`))
+	f.fail(w, r, restBindingOf(r), &fault{reason: methodNotAllowed,
+		message: "this is an A2A endpoint: POST a JSON-RPC request to it, or use the paths of HTTP+JSON below it; its agent card is there at .well-known/agent-card.json"})
 }
 
 // serveHubCard serves the card of the hub itself.
@@ -97,10 +109,15 @@ func (f *face) serveHubCard(w http.ResponseWriter, r *http.Request) {
 
 // serveAddressCard serves the card of an address, or 404 where there is none. With
 // private cards, an address that may not be called is 403, like one that is not
-// there.
+// there. Whoever names 0.3 gets the card of 0.3; there is none that is right for both.
 func (f *face) serveAddressCard(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("handle") == hubHandle {
 		f.serveHubCard(w, r)
+		return
+	}
+	w.Header().Add("Vary", "A2A-Version")
+	if namesV03(r) {
+		f.serveCardV03(w, r)
 		return
 	}
 	a, err := f.cardAddress(r)
@@ -140,37 +157,67 @@ func (f *face) address(ctx context.Context, p hub.Principal, handle string) (*hu
 	return a, nil
 }
 
+// operation is a request for one of A2A's operations, whatever binding it came by:
+// its name (spec section 5.3) and its parameters in ProtoJSON.
+type operation struct {
+	method string
+	params []byte
+}
+
+// binding is the form in which one binding gives its answers.
+type binding interface {
+	// open and end append what stands before a result and after it.
+	open(dst []byte) []byte
+	end(dst []byte) []byte
+	// fail appends a whole answer that is an error.
+	fail(dst []byte, f *fault) []byte
+	// status is the HTTP status of an error.
+	status(r reason) int
+	// media is the media type of an answer that is no stream.
+	media() string
+}
+
 // serveRPC answers one JSON-RPC request.
 func (f *face) serveRPC(w http.ResponseWriter, r *http.Request) {
-	p, err := identity.Require(r.Context())
-	if err != nil {
-		f.failRPC(w, r, nil, err)
-		return
-	}
-	if err := checkMediaType(r.Header); err != nil {
-		f.failRPC(w, r, nil, err)
-		return
-	}
-	body, err := httpx.ReadBody(w, r, f.opt.MaxBody)
-	if err != nil {
-		f.failRPC(w, r, nil, err)
-		return
-	}
-	req, err := readRequest(body)
+	req, err := f.readRPC(w, r)
+	b := rpcBinding{id: req.id}
 	if err == nil {
-		err = f.serve(w, r, p, req)
+		err = f.serve(w, r, b, operation{req.method, req.params})
 	}
 	if err != nil {
-		f.failRPC(w, r, req.id, err)
+		f.fail(w, r, b, err)
 	}
 }
 
-// serve performs a request. An error means that nothing was written yet.
-func (f *face) serve(w http.ResponseWriter, r *http.Request, p hub.Principal, req request) error {
-	if err := checkVersion(r); err != nil {
+// readRPC reads the request of a caller whom the hub knows.
+func (f *face) readRPC(w http.ResponseWriter, r *http.Request) (request, error) {
+	if _, err := identity.Require(r.Context()); err != nil {
+		return request{}, err
+	}
+	if err := checkMediaType(r.Header); err != nil {
+		return request{}, err
+	}
+	body, err := httpx.ReadBody(w, r, f.opt.MaxBody)
+	if err != nil {
+		return request{}, err
+	}
+	return readRequest(body)
+}
+
+// serve performs an operation. An error means that nothing was written yet.
+func (f *face) serve(w http.ResponseWriter, r *http.Request, b binding, op operation) error {
+	p, err := identity.Require(r.Context())
+	if err != nil {
 		return err
 	}
-	handle, err := f.handleOf(r, req)
+	check, dispatch := checkVersion, f.dispatch
+	if isV03(op.method) {
+		check, dispatch = checkVersionV03, f.dispatchV03
+	}
+	if err := check(r); err != nil {
+		return err
+	}
+	handle, err := handleOf(r, op.params)
 	if err != nil {
 		return err
 	}
@@ -178,19 +225,19 @@ func (f *face) serve(w http.ResponseWriter, r *http.Request, p hub.Principal, re
 	if err != nil {
 		return err
 	}
-	return f.dispatch(w, r, callerOf(r, p, a), req)
+	return dispatch(w, r, b, callerOf(r, p, a), op)
 }
 
 // handleOf is the address that a request is for: that of its URL, or at the hub's
 // own endpoint that of its tenant.
-func (f *face) handleOf(r *http.Request, req request) (string, error) {
+func handleOf(r *http.Request, params []byte) (string, error) {
 	handle := r.PathValue("handle")
 	if handle != hubHandle {
 		return handle, nil
 	}
-	tenant, err := decodeTenant(req.params)
+	tenant, err := decodeTenant(params)
 	if err == nil && tenant == "" {
-		err = hub.InvalidField("tenant", "is required here: the handle of the address to talk to; or post to /a/{handle}")
+		err = hub.InvalidField("tenant", "is required here: the handle of the address to talk to; or use /a/{handle} in place of /a/hub")
 	}
 	return tenant, err
 }
@@ -213,43 +260,43 @@ func callerOf(r *http.Request, p hub.Principal, a *hub.Address) *caller {
 	return c
 }
 
-// dispatch performs the operation that a request names (spec section 9.4).
-func (f *face) dispatch(w http.ResponseWriter, r *http.Request, c *caller, req request) error {
+// dispatch performs the operation that a request names.
+func (f *face) dispatch(w http.ResponseWriter, r *http.Request, b binding, c *caller, op operation) error {
 	ctx, h := r.Context(), &f.handler
-	switch req.method {
+	switch op.method {
 	case "SendMessage":
-		return f.sendMessage(w, r, c, req)
+		return f.sendMessage(w, r, b, c, op.params)
 	case "SendStreamingMessage":
-		p, err := decodeSend(req.params)
+		p, err := decodeSend(op.params)
 		if err != nil {
 			return err
 		}
 		s, err := h.SendStreamingMessage(ctx, c, p)
-		return f.streamOr(w, r, req.id, s, err)
+		return f.streamOr(w, r, b, s, err)
 	case "SubscribeToTask":
-		p, err := decodeTask(req.params)
+		p, err := decodeTask(op.params)
 		if err != nil {
 			return err
 		}
 		s, err := h.SubscribeToTask(ctx, c, p)
-		return f.streamOr(w, r, req.id, s, err)
+		return f.streamOr(w, r, b, s, err)
 	case "GetTask":
-		return f.onTask(w, r, c, req, h.GetTask)
+		return onTask(w, r, b, c, op.params, h.GetTask)
 	case "CancelTask":
-		return f.onTask(w, r, c, req, h.CancelTask)
+		return onTask(w, r, b, c, op.params, h.CancelTask)
 	case "ListTasks":
-		return f.listTasks(w, r, c, req)
+		return f.listTasks(w, r, b, c, op.params)
 	case "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig",
 		"ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig":
-		return onTenant(c, req, h.PushNotificationConfig)
+		return onTenant(c, op.params, h.PushNotificationConfig)
 	case "GetExtendedAgentCard":
-		return onTenant(c, req, h.GetExtendedAgentCard)
+		return onTenant(c, op.params, h.GetExtendedAgentCard)
 	}
-	return unknownMethod(req.method)
+	return &fault{reason: methodNotFound, message: "A2A has no such method; there are SendMessage, SendStreamingMessage, GetTask, ListTasks, CancelTask and SubscribeToTask, and 0.3's message/send and the like"}
 }
 
-func (f *face) sendMessage(w http.ResponseWriter, r *http.Request, c *caller, req request) error {
-	p, err := decodeSend(req.params)
+func (f *face) sendMessage(w http.ResponseWriter, r *http.Request, b binding, c *caller, params []byte) error {
+	p, err := decodeSend(params)
 	if err != nil {
 		return err
 	}
@@ -258,16 +305,15 @@ func (f *face) sendMessage(w http.ResponseWriter, r *http.Request, c *caller, re
 		return err
 	}
 	noteLineage(w, res.lineageIgnored)
-	out := appendResponse(nil, req.id, "result")
-	out = canon.AppendTask(append(out, `{"task":`...), res.task)
-	reply(w, append(out, '}', '}'))
+	out := canon.AppendTask(append(b.open(nil), `{"task":`...), res.task)
+	reply(w, b, append(out, '}'))
 	return nil
 }
 
 // onTask performs an operation that is on one task and gives it.
-func (f *face) onTask(w http.ResponseWriter, r *http.Request, c *caller, req request,
+func onTask(w http.ResponseWriter, r *http.Request, b binding, c *caller, params []byte,
 	op func(context.Context, *caller, taskRequest) (*hub.Task, error)) error {
-	p, err := decodeTask(req.params)
+	p, err := decodeTask(params)
 	if err != nil {
 		return err
 	}
@@ -275,13 +321,12 @@ func (f *face) onTask(w http.ResponseWriter, r *http.Request, c *caller, req req
 	if err != nil {
 		return err
 	}
-	out := canon.AppendTask(appendResponse(nil, req.id, "result"), t)
-	reply(w, append(out, '}'))
+	reply(w, b, canon.AppendTask(b.open(nil), t))
 	return nil
 }
 
-func (f *face) listTasks(w http.ResponseWriter, r *http.Request, c *caller, req request) error {
-	p, err := decodeList(req.params)
+func (f *face) listTasks(w http.ResponseWriter, r *http.Request, b binding, c *caller, params []byte) error {
+	p, err := decodeList(params)
 	if err != nil {
 		return err
 	}
@@ -289,14 +334,13 @@ func (f *face) listTasks(w http.ResponseWriter, r *http.Request, c *caller, req 
 	if err != nil {
 		return err
 	}
-	out := page.append(appendResponse(nil, req.id, "result"))
-	reply(w, append(out, '}'))
+	reply(w, b, page.append(b.open(nil)))
 	return nil
 }
 
 // onTenant performs an operation that this hub answers for every task alike.
-func onTenant(c *caller, req request, op func(*caller, string) error) error {
-	tenant, err := decodeTenant(req.params)
+func onTenant(c *caller, params []byte, op func(*caller, string) error) error {
+	tenant, err := decodeTenant(params)
 	if err != nil {
 		return err
 	}
@@ -304,20 +348,12 @@ func onTenant(c *caller, req request, op func(*caller, string) error) error {
 }
 
 // streamOr serves a stream, or gives the error that it could not begin with.
-func (f *face) streamOr(w http.ResponseWriter, r *http.Request, id []byte, s *stream, err error) error {
+func (f *face) streamOr(w http.ResponseWriter, r *http.Request, b binding, s *stream, err error) error {
 	if err != nil {
 		return err
 	}
-	f.serveStream(w, r, id, s)
+	f.serveStream(w, r, b, s)
 	return nil
-}
-
-// unknownMethod names the methods of A2A 0.3 as what they are.
-func unknownMethod(method string) error {
-	if strings.HasPrefix(method, "message/") || strings.HasPrefix(method, "tasks/") || strings.HasPrefix(method, "agent/") {
-		return &fault{reason: methodNotFound, message: "this is a method of A2A 0.3, and this hub serves 1.0, where it has another name, such as SendMessage; use a client for 1.0"}
-	}
-	return &fault{reason: methodNotFound, message: "A2A 1.0 has no such method; there are SendMessage, SendStreamingMessage, GetTask, ListTasks, CancelTask and SubscribeToTask"}
 }
 
 // checkMediaType accepts JSON and A2A's own JSON, with any parameters; a client that
@@ -331,18 +367,14 @@ func checkMediaType(h http.Header) error {
 	if (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) && (media == "application/json" || media == "application/a2a+json") {
 		return nil
 	}
-	return &fault{reason: contentTypeUnsupported, message: "a JSON-RPC request is application/json; send it with that Content-Type"}
+	return &fault{reason: contentTypeUnsupported, message: "an A2A request is JSON; send it as Content-Type: application/json"}
 }
 
 // checkVersion refuses a version that is named and not served; see the package's
 // comment for the one that is not named. The patch number does not count (spec
 // section 3.6).
 func checkVersion(r *http.Request) error {
-	version := r.Header.Get("A2A-Version")
-	if version == "" {
-		version = r.URL.Query().Get("A2A-Version")
-	}
-	version = strings.TrimSpace(version)
+	version := namedVersion(r)
 	if version == "" || version == protocolVersion {
 		return nil
 	}
@@ -353,9 +385,18 @@ func checkVersion(r *http.Request) error {
 	}
 	return &fault{
 		reason:   versionNotSupported,
-		message:  "this hub serves A2A " + protocolVersion + "; send A2A-Version: " + protocolVersion,
-		metadata: map[string]string{"supportedVersions": protocolVersion},
+		message:  "this hub serves A2A " + protocolVersion + ", and 0.3 under the names that operations have there; send A2A-Version: " + protocolVersion,
+		metadata: map[string]string{"supportedVersions": protocolVersion + ", 0.3"},
 	}
+}
+
+// namedVersion is the version that a request names, or empty.
+func namedVersion(r *http.Request) string {
+	version := r.Header.Get("A2A-Version")
+	if version == "" {
+		version = r.URL.Query().Get("A2A-Version")
+	}
+	return strings.TrimSpace(version)
 }
 
 // noteLineage says that a lineage header did not count.
@@ -383,21 +424,20 @@ func (p page) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// reply writes a JSON-RPC response; that it could not be written is for the client
-// to notice.
-func reply(w http.ResponseWriter, body []byte) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body)
+// reply writes a result that was begun with open; that it could not be written is
+// for the client to notice.
+func reply(w http.ResponseWriter, b binding, result []byte) {
+	w.Header().Set("Content-Type", b.media())
+	_, _ = w.Write(b.end(result))
 }
 
-// failRPC answers a JSON-RPC request with an error.
-func (f *face) failRPC(w http.ResponseWriter, r *http.Request, id []byte, err error) {
+// fail answers a request with an error.
+func (f *face) fail(w http.ResponseWriter, r *http.Request, b binding, err error) {
 	fault := translate(r.Context(), f.opt.Log, err)
 	httpx.ErrorHeaders(w.Header(), fault.public())
-	w.Header().Set("Content-Type", "application/json")
-	_, status := codeOf(fault.reason)
-	w.WriteHeader(status)
-	_, _ = w.Write(appendError(nil, id, fault)) // a client that is gone needs no answer
+	w.Header().Set("Content-Type", b.media())
+	w.WriteHeader(b.status(fault.reason))
+	_, _ = w.Write(b.fail(nil, fault)) // a client that is gone needs no answer
 }
 
 // failCard answers a request for a card with an error.

@@ -55,16 +55,11 @@ func (h *handler) SendMessage(ctx context.Context, c *caller, r sendMessage) (se
 	if err != nil {
 		return sent{}, err
 	}
-	load := hub.Load{History: r.history, Artifacts: true}
-	var res engine.SendResult
+	wait := h.blocking
 	if r.returnImmediately {
-		if res, err = h.engine.Send(ctx, c.principal, req); err != nil {
-			return sent{}, err
-		}
-		res.Task, err = h.engine.Task(ctx, c.principal, c.ref(res.Task.ID), load)
-	} else {
-		res, err = h.engine.SendAndWait(ctx, c.principal, req, h.blocking, load)
+		wait = 0
 	}
+	res, err := h.engine.SendAndWait(ctx, c.principal, req, wait, hub.Load{History: r.history, Artifacts: true})
 	return sent{task: res.Task, lineageIgnored: res.LineageIgnored}, err
 }
 
@@ -86,7 +81,11 @@ func (h *handler) SendStreamingMessage(ctx context.Context, c *caller, r sendMes
 		s.first, err = h.engine.Task(ctx, c.principal, c.ref(s.task), hub.Load{History: r.history, Artifacts: true})
 	}
 	if err != nil {
-		return nil, err
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		// The send stands: an error would make the client send once more.
+		s = &stream{task: res.Task.ID, first: res.Task}
 	}
 	s.lineageIgnored = res.LineageIgnored
 	return s, nil
@@ -95,9 +94,6 @@ func (h *handler) SendStreamingMessage(ctx context.Context, c *caller, r sendMes
 // sendRequest puts together what a send says, and refuses what this hub cannot do.
 func sendRequest(c *caller, r sendMessage) (engine.SendRequest, error) {
 	if err := c.addressed(r.tenant); err != nil {
-		return engine.SendRequest{}, err
-	}
-	if err := checkKey(c.idempotencyKey); err != nil {
 		return engine.SendRequest{}, err
 	}
 	if r.pushConfig {
@@ -115,20 +111,6 @@ func sendRequest(c *caller, r sendMessage) (engine.SendRequest, error) {
 		ParentCall:     c.parentCall,
 		Traceparent:    c.traceparent,
 	}, nil
-}
-
-// checkKey refuses an Idempotency-Key that is no key.
-func checkKey(key string) error {
-	const maxKey = 255
-	if len(key) > maxKey {
-		return hub.InvalidField("", "the Idempotency-Key is longer than %d bytes; send a shorter one, such as a UUID", maxKey)
-	}
-	for i := range len(key) {
-		if key[i] < ' ' || key[i] > '~' {
-			return hub.InvalidField("", "the Idempotency-Key must be printable ASCII, such as a UUID")
-		}
-	}
-	return nil
 }
 
 // GetTask gives a task (spec section 3.1.3).

@@ -119,6 +119,15 @@ func unreadable(body []byte, cause error) (request, error) {
 	return req, &fault{reason: invalidRequest, message: at.Error()}
 }
 
+// rpcBinding answers one JSON-RPC request (spec section 9), under its id.
+type rpcBinding struct{ id []byte }
+
+func (b rpcBinding) open(dst []byte) []byte           { return appendResponse(dst, b.id, "result") }
+func (b rpcBinding) end(dst []byte) []byte            { return append(dst, '}') }
+func (b rpcBinding) fail(dst []byte, f *fault) []byte { return appendError(dst, b.id, f) }
+func (b rpcBinding) media() string                    { return "application/json" }
+func (b rpcBinding) status(r reason) int              { _, status := codeOf(r); return status }
+
 // appendResponse begins a JSON-RPC response: everything up to its result or error,
 // which the caller appends, and then a closing brace.
 func appendResponse(dst, id []byte, member string) []byte {
@@ -197,13 +206,15 @@ func codeOf(r reason) (code, status int) {
 		return -32004, 200
 	case contentTypeUnsupported:
 		return -32005, 200
+	case extendedCardNotConfigured:
+		return -32007, 200
 	case versionNotSupported:
 		return -32009, 200
 	case parseError:
 		return -32700, 200
 	case invalidRequest:
 		return -32600, 200
-	case methodNotFound:
+	case methodNotFound, methodNotAllowed:
 		return -32601, 200
 	case invalidParams, keyReused, conflict:
 		return -32602, 200

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
@@ -20,19 +21,64 @@ func (t bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// official makes a client of the official SDK that finds an endpoint by its card and
+// speaks one binding to it.
+func official(t *testing.T, b *bed, endpoint string, speak sdk.TransportProtocol) *a2aclient.Client {
+	t.Helper()
+	card, err := agentcard.NewResolver(b.client).Resolve(t.Context(), b.URL+endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := &http.Client{Transport: bearer{b.caller}}
+	client, err := a2aclient.NewFromCard(t.Context(), card, a2aclient.WithJSONRPCTransport(as), a2aclient.WithRESTTransport(as),
+		a2aclient.WithConfig(a2aclient.Config{PreferredTransports: []sdk.TransportProtocol{speak}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 // TestOfficialClient: the official Go SDK finds an address by its card and does
 // everything with it that A2A has.
 func TestOfficialClient(t *testing.T) {
-	b := newBed(t)
+	for _, speak := range []sdk.TransportProtocol{sdk.TransportProtocolJSONRPC, sdk.TransportProtocolHTTPJSON} {
+		t.Run(string(speak), func(t *testing.T) {
+			b := newBed(t)
+			useOfficialClient(t, b, official(t, b, "/a/coder", speak))
+		})
+	}
+}
+
+// TestOfficialClientAtHub: the SDK finds the hub's own card and reaches an address by
+// its tenant, which HTTP+JSON has in the path.
+func TestOfficialClientAtHub(t *testing.T) {
+	for _, speak := range []sdk.TransportProtocol{sdk.TransportProtocolJSONRPC, sdk.TransportProtocolHTTPJSON} {
+		t.Run(string(speak), func(t *testing.T) {
+			b := newBed(t)
+			client := official(t, b, "", speak)
+			res, err := client.SendMessage(t.Context(), &sdk.SendMessageRequest{
+				Tenant: "coder", Config: &sdk.SendMessageConfig{ReturnImmediately: true},
+				Message: sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("hi")),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := res.(*sdk.Task).ID
+			if got, err := client.CancelTask(t.Context(), &sdk.CancelTaskRequest{Tenant: "coder", ID: id}); err != nil || got.ID != id {
+				t.Errorf("cancel: %+v, %v", got, err)
+			}
+			if got, err := client.GetTask(t.Context(), &sdk.GetTaskRequest{Tenant: "coder", ID: id}); err != nil || got.Status.State != sdk.TaskStateCanceled {
+				t.Errorf("get: %+v, %v", got, err)
+			}
+			if got, err := client.GetTask(t.Context(), &sdk.GetTaskRequest{Tenant: "other", ID: id}); err == nil {
+				t.Errorf("at another address: %+v", got)
+			}
+		})
+	}
+}
+
+func useOfficialClient(t *testing.T, b *bed, client *a2aclient.Client) {
 	ctx := t.Context()
-	card, err := agentcard.NewResolver(b.client).Resolve(ctx, b.URL+"/a/coder")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithJSONRPCTransport(&http.Client{Transport: bearer{b.caller}}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	say := func(text string) *sdk.SendMessageRequest {
 		return &sdk.SendMessageRequest{Message: sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart(text))}
 	}
@@ -113,6 +159,11 @@ func TestOfficialClient(t *testing.T) {
 	page, err := client.ListTasks(ctx, &sdk.ListTasksRequest{PageSize: 2})
 	if err != nil || len(page.Tasks) != 2 || page.TotalSize != 3 || page.NextPageToken == "" {
 		t.Errorf("list: %+v, %v", page, err)
+	}
+
+	later := time.Now().Add(time.Hour)
+	if page, err := client.ListTasks(ctx, &sdk.ListTasksRequest{StatusTimestampAfter: &later}); err != nil || len(page.Tasks) != 0 {
+		t.Errorf("list what changed in the future: %+v, %v", page, err)
 	}
 
 	// Errors are the SDK's own.

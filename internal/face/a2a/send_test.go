@@ -14,10 +14,9 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/identity"
 )
 
-// TestBlockingSend is spec section 3.2.2: without returnImmediately, the answer is
+// testBlockingSend is spec section 3.2.2: without returnImmediately, the answer is
 // the task at its end, with its artifacts and history.
-func TestBlockingSend(t *testing.T) {
-	b := newBed(t)
+func testBlockingSend(t *testing.T, b *bed) {
 	var worker sync.WaitGroup
 	defer worker.Wait()
 	worker.Go(func() {
@@ -37,10 +36,9 @@ func TestBlockingSend(t *testing.T) {
 	}
 }
 
-// TestBlockingSendReturnsAtQuestion is the other end of section 3.2.2, and the answer
+// testBlockingSendReturnsAtQuestion is the other end of section 3.2.2, and the answer
 // in the same task.
-func TestBlockingSendReturnsAtQuestion(t *testing.T) {
-	b := newBed(t)
+func testBlockingSendReturnsAtQuestion(t *testing.T, b *bed) {
 	var worker sync.WaitGroup
 	defer worker.Wait()
 	worker.Go(func() {
@@ -61,28 +59,27 @@ func TestBlockingSendReturnsAtQuestion(t *testing.T) {
 	}
 }
 
-// TestBlockingLimit: a blocking send gives up waiting, not the task.
-func TestBlockingLimit(t *testing.T) {
-	b := newBed(t, func(c *config.Config) { c.BlockingLimit = time.Second })
+func shortBlocking(c *config.Config) { c.BlockingLimit = time.Second }
+
+// testBlockingLimit: a blocking send gives up waiting, not the task.
+func testBlockingLimit(t *testing.T, b *bed) {
 	got := decode[struct{ Task task }](t, b.call(b.caller, "SendMessage", message("hi", "", ""))).Task
 	if got.Status.State != "TASK_STATE_SUBMITTED" {
 		t.Errorf("state %s", got.Status.State)
 	}
 }
 
-// TestReturnImmediately is section 3.2.2: the task comes back as soon as it exists,
+// testReturnImmediately is section 3.2.2: the task comes back as soon as it exists,
 // with nobody there to do it.
-func TestReturnImmediately(t *testing.T) {
-	b := newBed(t)
+func testReturnImmediately(t *testing.T, b *bed) {
 	got := b.send(b.caller, "hi")
 	if got.Status.State != "TASK_STATE_SUBMITTED" || len(got.History) != 1 {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// TestHistoryLength is section 3.2.4 on every operation that gives a task.
-func TestHistoryLength(t *testing.T) {
-	b := newBed(t)
+// testHistoryLength is section 3.2.4 on every operation that gives a task.
+func testHistoryLength(t *testing.T, b *bed) {
 	id := b.send(b.caller, "1").ID
 	for _, text := range []string{"2", "3"} {
 		b.call(b.caller, "SendMessage", message(text, fmt.Sprintf(`"taskId":%q,`, id), immediately))
@@ -109,8 +106,8 @@ func TestHistoryLength(t *testing.T) {
 		"SubscribeToTask": func(l string) answer {
 			s := b.stream(b.caller, "SubscribeToTask", fmt.Sprintf(`{"id":%q%s}`, id, l))
 			defer s.cancel()
-			_, data, _ := s.raw()
-			return parseAnswer(t, 200, nil, []byte(data))
+			_, a, _ := s.recv()
+			return a
 		},
 	}
 	for name, op := range ops {
@@ -127,16 +124,15 @@ func TestHistoryLength(t *testing.T) {
 			}
 		}
 		if name != "SubscribeToTask" {
-			wantCode(t, op(`,"historyLength":-1`), -32602)
+			wantReason(t, op(`,"historyLength":-1`), "INVALID_PARAMS")
 		}
 	}
-	wantCode(t, b.call(b.caller, "SubscribeToTask", fmt.Sprintf(`{"id":%q,"historyLength":-1}`, id)), -32602)
+	wantReason(t, b.call(b.caller, "SubscribeToTask", fmt.Sprintf(`{"id":%q,"historyLength":-1}`, id)), "INVALID_PARAMS")
 }
 
-// TestReferences is section 3.4: a message for a task that is not there, of another
+// testReferences is section 3.4: a message for a task that is not there, of another
 // context, or has ended, is refused and changes nothing.
-func TestReferences(t *testing.T) {
-	b := newBed(t)
+func testReferences(t *testing.T, b *bed) {
 	open := b.send(b.caller, "open")
 	b.finish(b.next().ID, "input_required", "")
 	ended := b.send(b.caller, "ended")
@@ -151,11 +147,11 @@ func TestReferences(t *testing.T) {
 		}
 		return message("again", m, immediately)
 	}
-	wantCode(t, b.call(b.caller, "SendMessage", in("no-such-task", "")), -32001)
-	wantCode(t, b.call(b.other, "SendMessage", in(open.ID, "")), -32001)
-	wantCode(t, b.call(b.caller, "SendMessage", in(open.ID, "other-context")), -32602)
-	wantCode(t, b.call(b.caller, "SendMessage", in(ended.ID, "")), -32004)
-	wantCode(t, b.call(b.caller, "SendStreamingMessage", in(ended.ID, "")), -32004)
+	wantReason(t, b.call(b.caller, "SendMessage", in("no-such-task", "")), "TASK_NOT_FOUND")
+	wantReason(t, b.call(b.other, "SendMessage", in(open.ID, "")), "TASK_NOT_FOUND")
+	wantReason(t, b.call(b.caller, "SendMessage", in(open.ID, "other-context")), "INVALID_PARAMS")
+	wantReason(t, b.call(b.caller, "SendMessage", in(ended.ID, "")), "UNSUPPORTED_OPERATION")
+	wantReason(t, b.call(b.caller, "SendStreamingMessage", in(ended.ID, "")), "UNSUPPORTED_OPERATION")
 	if got := b.get(open.ID); got.Status.State != "TASK_STATE_INPUT_REQUIRED" || len(got.History) != 1 {
 		t.Errorf("the open task changed: %+v", got)
 	}
@@ -173,10 +169,9 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// TestForeignTaskIsMissing is section 13.1: on every operation, a task of somebody
+// testForeignTaskIsMissing is section 13.1: on every operation, a task of somebody
 // else's answers exactly like one that does not exist.
-func TestForeignTaskIsMissing(t *testing.T) {
-	b := newBed(t)
+func testForeignTaskIsMissing(t *testing.T, b *bed) {
 	foreign := b.send(b.caller, "secret").ID
 	b.Agent("elsewhere")
 	missing := strings.Repeat("0", len(foreign))
@@ -192,32 +187,24 @@ func TestForeignTaskIsMissing(t *testing.T) {
 			t.Errorf("%s tells them apart:\n%s\n%s", method, a.Body, m.Body)
 		}
 		if !strings.Contains(method, "Push") {
-			wantCode(t, a, -32001)
+			wantReason(t, a, "TASK_NOT_FOUND")
 		}
 	}
 	// Its own caller does not find it at another address either.
-	r := b.request(t.Context(), b.caller, "GetTask", fmt.Sprintf(`{"id":%q}`, foreign))
-	r.URL.Path = "/a/elsewhere"
-	wantCode(t, b.do(r), -32001)
+	wantReason(t, b.at("elsewhere").call(b.caller, "GetTask", fmt.Sprintf(`{"id":%q}`, foreign)), "TASK_NOT_FOUND")
 	resumed := b.call(b.other, "SubscribeToTask", fmt.Sprintf(`{"id":%q}`, foreign), "Last-Event-ID", "0")
-	wantCode(t, resumed, -32001)
+	wantReason(t, resumed, "TASK_NOT_FOUND")
 }
 
-// TestNotPermitted: an address that may not be called and one that does not exist
+// testNotPermitted: an address that may not be called and one that does not exist
 // are one and the same, and are refused before anything about the request's task.
-func TestNotPermitted(t *testing.T) {
-	b := newBed(t)
+func testNotPermitted(t *testing.T, b *bed) {
 	approved := "approved"
 	b.Create(identity.AgentSpec{Handle: "closed", Access: &approved})
 	var bodies []string
-	for _, path := range []string{"/a/closed", "/a/nobody", "/a/admin", "/a/closed/", "/a/nobody/rpc"} {
-		r := b.request(t.Context(), b.caller, "GetTask", `{"id":"x"}`)
-		r.URL.Path = path
-		a := b.do(r)
-		if a.Status != http.StatusForbidden {
-			t.Errorf("%s: status %d", path, a.Status)
-		}
-		wantCode(t, a, -31403)
+	for _, handle := range []string{"closed", "nobody", "admin", "no%20handle"} {
+		a := b.at(handle).call(b.caller, "GetTask", `{"id":"x"}`)
+		wantReason(t, a, "UNAUTHORIZED")
 		bodies = append(bodies, a.Body)
 	}
 	for _, body := range bodies[1:] {
@@ -227,23 +214,21 @@ func TestNotPermitted(t *testing.T) {
 	}
 }
 
-// TestUnauthenticated is section 7.4: 401 with a challenge, and the same for every
+// testUnauthenticated is section 7.4: 401 with a challenge, and the same for every
 // path, method and body.
-func TestUnauthenticated(t *testing.T) {
-	b := newBed(t)
+func testUnauthenticated(t *testing.T, b *bed) {
 	for _, token := range []string{"", "wrong"} {
 		a := b.call(token, "GetTask", `{"id":"x"}`)
 		if a.Status != http.StatusUnauthorized || !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") {
 			t.Errorf("%q: %d %v", token, a.Status, a.Header)
 		}
-		wantCode(t, a, -31401)
+		wantReason(t, a, "UNAUTHENTICATED")
 	}
 }
 
-// TestTenant: the handle is the tenant; another one is refused, and at the hub's own
+// testTenant: the handle is the tenant; another one is refused, and at the hub's own
 // endpoint it decides.
-func TestTenant(t *testing.T) {
-	b := newBed(t)
+func testTenant(t *testing.T, b *bed) {
 	if a := b.call(b.caller, "ListTasks", `{"tenant":"coder"}`); a.Error != nil {
 		t.Errorf("own tenant: %s", a.Body)
 	}
@@ -253,28 +238,25 @@ func TestTenant(t *testing.T) {
 		"ListTasks": `{"tenant":"other"}`, "GetExtendedAgentCard": `{"tenant":"other"}`, "ListTaskPushNotificationConfigs": `{"tenant":"other"}`,
 	} {
 		a := b.call(b.caller, method, params)
-		wantCode(t, a, -32602)
+		wantReason(t, a, "INVALID_PARAMS")
 		if a.Error != nil && a.Error.field() != "tenant" {
 			t.Errorf("%s: field %q", method, a.Error.field())
 		}
 	}
 	atHub := func(params string) answer {
-		r := b.request(t.Context(), b.caller, "SendMessage", params)
-		r.URL.Path = "/a/hub"
-		return b.do(r)
+		return b.at("hub").call(b.caller, "SendMessage", params)
 	}
 	sent := decode[struct{ Task task }](t, atHub(message("x", "", `"tenant":"coder",`+immediately))).Task
 	if got := b.get(sent.ID); got.ID != sent.ID {
 		t.Errorf("got %+v", got)
 	}
-	wantCode(t, atHub(message("x", "", `"tenant":"nobody",`)), -31403)
-	wantCode(t, atHub(message("x", "", "")), -32602)
+	wantReason(t, atHub(message("x", "", `"tenant":"nobody",`)), "UNAUTHORIZED")
+	wantReason(t, atHub(message("x", "", "")), "INVALID_PARAMS")
 }
 
-// TestIdempotencyKey: the same send twice is one task, and another one under the same
+// testIdempotencyKey: the same send twice is one task, and another one under the same
 // key is refused.
-func TestIdempotencyKey(t *testing.T) {
-	b := newBed(t)
+func testIdempotencyKey(t *testing.T, b *bed) {
 	send := func(token, text, config string) answer {
 		return b.call(token, "SendMessage", message(text, "", config), "Idempotency-Key", "key-1")
 	}
@@ -284,29 +266,23 @@ func TestIdempotencyKey(t *testing.T) {
 		t.Errorf("two tasks: %s and %s", first.ID, again.ID)
 	}
 	reused := send(b.caller, "y", immediately)
-	wantCode(t, reused, -32602)
-	if reused.Error != nil && reused.Error.Data[0].Reason != "IDEMPOTENCY_KEY_REUSED" {
-		t.Errorf("reason %s", reused.Error.Data[0].Reason)
-	}
+	wantReason(t, reused, "IDEMPOTENCY_KEY_REUSED")
 	if theirs := decode[struct{ Task task }](t, send(b.other, "x", immediately)).Task; theirs.ID == first.ID {
 		t.Error("another caller's key is the same")
 	}
-	wantCode(t, b.call(b.caller, "SendMessage", message("x", "", immediately), "Idempotency-Key", strings.Repeat("k", 256)), -32602)
+	wantReason(t, b.call(b.caller, "SendMessage", message("x", "", immediately), "Idempotency-Key", strings.Repeat("k", 256)), "INVALID_PARAMS")
 	if again := b.send(b.caller, "x"); again.ID == first.ID {
 		t.Error("a repeated messageId alone is the same send")
 	}
 }
 
-// TestLineage: a header that does not count is answered, never refused.
-func TestLineage(t *testing.T) {
-	b := newBed(t)
+// testLineage: a header that does not count is answered, never refused.
+func testLineage(t *testing.T, b *bed) {
 	b.Agent("helper")
 	parent := b.send(b.caller, "parent")
 	for _, name := range []string{"Holdfast-Task", "Lagrange-Task"} {
 		for token, ignored := range map[string]string{b.coder: "", b.other: "ignored"} {
-			r := b.request(t.Context(), token, "SendMessage", message("x", "", immediately), name, parent.ID)
-			r.URL.Path = "/a/helper"
-			a := b.do(r)
+			a := b.at("helper").call(token, "SendMessage", message("x", "", immediately), name, parent.ID)
 			decode[struct{ Task task }](t, a)
 			if got := a.Header.Get("Holdfast-Lineage"); got != ignored {
 				t.Errorf("%s: Holdfast-Lineage %q, want %q", name, got, ignored)
@@ -315,41 +291,40 @@ func TestLineage(t *testing.T) {
 	}
 	s := b.stream(b.caller, "SendStreamingMessage", message("x", "", ""), "X-Parent-Call", "no-such-call")
 	defer s.cancel()
-	if got := s.res.Header.Get("Holdfast-Lineage"); got != "ignored" {
+	if got := s.header.Get("Holdfast-Lineage"); got != "ignored" {
 		t.Errorf("stream: Holdfast-Lineage %q", got)
 	}
 }
 
-// TestNotSupported: what the card says that this hub has not got.
-func TestNotSupported(t *testing.T) {
-	b := newBed(t)
+// testNotSupported: what the card says that this hub has not got.
+func testNotSupported(t *testing.T, b *bed) {
 	config := `"configuration":{"returnImmediately":true,"taskPushNotificationConfig":{"url":"https://example.com"}},`
-	wantCode(t, b.call(b.caller, "SendMessage", message("x", "", config)), -32003)
-	wantCode(t, b.call(b.caller, "SendStreamingMessage", message("x", "", config)), -32003)
+	wantReason(t, b.call(b.caller, "SendMessage", message("x", "", config)), "PUSH_NOTIFICATION_NOT_SUPPORTED")
+	wantReason(t, b.call(b.caller, "SendStreamingMessage", message("x", "", config)), "PUSH_NOTIFICATION_NOT_SUPPORTED")
 	for _, method := range []string{"CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig"} {
-		wantCode(t, b.call(b.caller, method, `{"taskId":"x","id":"y"}`), -32003)
+		wantReason(t, b.call(b.caller, method, `{"taskId":"x","id":"y"}`), "PUSH_NOTIFICATION_NOT_SUPPORTED")
 	}
-	wantCode(t, b.call(b.caller, "GetExtendedAgentCard", `{}`), -32004)
+	wantReason(t, b.call(b.caller, "GetExtendedAgentCard", `{}`), "UNSUPPORTED_OPERATION")
 	if page := decode[struct{ TotalSize int }](t, b.call(b.caller, "ListTasks", `{}`)); page.TotalSize != 0 {
 		t.Error("a refused send left a task")
 	}
 }
 
-// TestRateLimit: a caller beyond its share is told when to come back.
-func TestRateLimit(t *testing.T) {
-	b := newBed(t, func(c *config.Config) { c.Rate, c.Burst = 0.01, 1 })
+func lowRate(c *config.Config) { c.Rate, c.Burst = 0.01, 1 }
+
+// testRateLimit: a caller beyond its share is told when to come back.
+func testRateLimit(t *testing.T, b *bed) {
 	b.send(b.caller, "one")
 	a := b.call(b.caller, "SendMessage", message("two", "", immediately))
-	wantCode(t, a, -31429)
+	wantReason(t, a, "RATE_LIMITED")
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); a.Status != http.StatusTooManyRequests || err != nil || seconds < 1 {
 		t.Errorf("status %d, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
 	}
 	b.send(b.other, "one")
 }
 
-// TestPayloadsSurvive: what JSON can say comes back as it was.
-func TestPayloadsSurvive(t *testing.T) {
-	b := newBed(t)
+// testPayloadsSurvive: what JSON can say comes back as it was.
+func testPayloadsSurvive(t *testing.T, b *bed) {
 	sent := decode[struct{ Task task }](t, b.call(b.caller, "SendMessage",
 		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"a\u0000b \ud83c\udf78"},{"data":{"big":9007199254740993,"e":1.50}}],"metadata":{"k\u0000":1}},`+
 			immediately+`"metadata":{"n":1,"big":9007199254740993}}`)).Task
@@ -367,5 +342,5 @@ func TestPayloadsSurvive(t *testing.T) {
 	if m.Parts[0].Text != "a\x00b 🍸" || m.Metadata["k\x00"] != 1 || !strings.Contains(got, `{"big":9007199254740993,"e":1.50}`) {
 		t.Errorf("got %s", got)
 	}
-	wantCode(t, b.call(b.caller, "SendMessage", message("x", "", `"metadata":{"\ud800":1},`)), -32602)
+	wantReason(t, b.call(b.caller, "SendMessage", message("x", "", `"metadata":{"\ud800":1},`)), "INVALID_PARAMS")
 }

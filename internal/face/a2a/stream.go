@@ -22,6 +22,8 @@ type stream struct {
 	events *engine.Stream
 	// lineageIgnored: see sent.
 	lineageIgnored bool
+	// v03 is how the stream looks to a client that is older than 1.0, else nil.
+	v03 *viewV03
 }
 
 // frame is one StreamResponse of a stream (spec section 3.2.3) and the number after
@@ -30,6 +32,7 @@ type frame struct {
 	seq   int64
 	task  *hub.Task
 	event *hub.Event
+	final bool // the stream of a client older than 1.0 ends with this event
 }
 
 // batch is frames that came together; there is no more after the task's end, or when
@@ -69,37 +72,43 @@ func (i *interrupted) Unwrap() error { return i.error }
 
 // append appends a frame as JSON.
 func (s *stream) append(dst []byte, f frame) []byte {
+	if s.v03 != nil {
+		return s.v03.append(dst, s, f)
+	}
 	if f.task != nil {
 		return append(canon.AppendTask(append(dst, `{"task":`...), f.task), '}')
 	}
 	return canon.AppendStreamResponse(dst, s.task, s.events.ContextID(), f.event)
 }
 
-// serveStream answers a request with a stream of JSON-RPC responses (spec section
-// 9.4.2), each of them an SSE event whose id is the task's event number. Comments
+// serveStream answers a request with a stream of results (spec sections 9.4.2 and
+// 11.7), each of them an SSE event whose id is the task's event number. Comments
 // fill silence and have no id, so that a client never resumes from something that
 // was no event.
-func (f *face) serveStream(w http.ResponseWriter, r *http.Request, id []byte, s *stream) {
+func (f *face) serveStream(w http.ResponseWriter, r *http.Request, b binding, s *stream) {
 	noteLineage(w, s.lineageIgnored)
 	out := httpx.StartSSE(w, r)
 	if s.first == nil && out.Comment() != nil { // tells the client that it is connected
 		return
 	}
 	var buf []byte
-	emit := func(b batch) (bool, error) {
-		for _, fr := range b.frames {
-			buf = appendResponse(buf[:0], id, "result")
-			buf = append(s.append(buf, fr), '}')
+	emit := func(got batch) (bool, error) {
+		for _, fr := range got.frames {
+			buf = b.end(s.append(b.open(buf[:0]), fr))
 			if err := out.Event(strconv.FormatInt(fr.seq, 10), "", buf); err != nil {
 				return false, err
 			}
 		}
-		return b.more, nil
+		return got.more, nil
 	}
-	err := httpx.Follow(r.Context(), out, s.next, emit)
+	next := s.next
+	if s.v03 != nil {
+		next = s.nextV03
+	}
+	err := httpx.Follow(r.Context(), out, next, emit)
 	var cause *interrupted
 	if errors.As(err, &cause) {
 		// Without an id: this is no event of the task.
-		_ = out.Event("", "", appendError(nil, id, translate(r.Context(), f.opt.Log, cause.error)))
+		_ = out.Event("", "", b.fail(nil, translate(r.Context(), f.opt.Log, cause.error)))
 	}
 }

@@ -21,9 +21,8 @@ func (l taskList) ids() (ids []string) {
 	return ids
 }
 
-// TestListTasks is section 3.1.4: filters, pages, order, and what is always there.
-func TestListTasks(t *testing.T) {
-	b := newBed(t)
+// testListTasks is section 3.1.4: filters, pages, order, and what is always there.
+func testListTasks(t *testing.T, b *bed) {
 	list := func(token, params string) taskList {
 		t.Helper()
 		return decode[taskList](t, b.call(token, "ListTasks", params))
@@ -86,10 +85,9 @@ func TestListTasks(t *testing.T) {
 	}
 }
 
-// TestCancel is sections 3.1.5 and 3.3.1: at once, whatever the callee does, again
+// testCancel is sections 3.1.5 and 3.3.1: at once, whatever the callee does, again
 // the same answer, and not after another end.
-func TestCancel(t *testing.T) {
-	b := newBed(t)
+func testCancel(t *testing.T, b *bed) {
 	cancel := func(token, id string) answer {
 		return b.call(token, "CancelTask", fmt.Sprintf(`{"id":%q,"metadata":{"why":"x"}}`, id))
 	}
@@ -118,14 +116,13 @@ func TestCancel(t *testing.T) {
 
 	done := b.send(b.caller, "done").ID
 	b.finish(b.next().ID, "completed", "")
-	wantCode(t, cancel(b.caller, done), -32002)
-	wantCode(t, cancel(b.caller, "no-such-task"), -32001)
-	wantCode(t, cancel(b.coder, b.send(b.caller, "theirs").ID), -32001)
+	wantReason(t, cancel(b.caller, done), "TASK_NOT_CANCELABLE")
+	wantReason(t, cancel(b.caller, "no-such-task"), "TASK_NOT_FOUND")
+	wantReason(t, cancel(b.coder, b.send(b.caller, "theirs").ID), "TASK_NOT_FOUND")
 }
 
-// TestCancelRacesResult: one of the two wins, and everybody is told which.
-func TestCancelRacesResult(t *testing.T) {
-	b := newBed(t)
+// testCancelRacesResult: one of the two wins, and everybody is told which.
+func testCancelRacesResult(t *testing.T, b *bed) {
 	for range 50 {
 		id := b.send(b.caller, "x").ID
 		b.next()
@@ -135,7 +132,7 @@ func TestCancelRacesResult(t *testing.T) {
 		both.Wait()
 		want := "TASK_STATE_CANCELED"
 		if a.Error != nil {
-			wantCode(t, a, -32002)
+			wantReason(t, a, "TASK_NOT_CANCELABLE")
 			want = "TASK_STATE_COMPLETED"
 		}
 		if got := b.get(id).Status.State; got != want {

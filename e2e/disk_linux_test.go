@@ -35,9 +35,12 @@ func TestDiskFull(t *testing.T) {
 	must(t, os.WriteFile(ballast, make([]byte, 8<<20), 0o600))
 	h := hubproc.Start(t, hubproc.Options{Dir: filepath.Join(mount, "data")})
 	caller := h.Agent("caller")
-	h.Agent("coder")
+	coder := h.Agent("coder")
 	ctx := within(t, 2*time.Minute)
 	const path = "/v1/agents/coder/tasks"
+	must(t, caller.Call(ctx, "POST", path, send("to be held through it all"), nil))
+	var held task
+	must(t, coder.Call(ctx, "GET", "/v1/agents/me/tasks/next?lease=2", nil, &held))
 	body := func(n int) object { return send(fmt.Sprintf("%d %s", n, strings.Repeat("x", 64<<10))) }
 
 	var acked []string
@@ -58,6 +61,19 @@ func TestDiskFull(t *testing.T) {
 	}
 	must(t, caller.Call(ctx, "GET", path+"/"+acked[0], nil, nil))
 
+	eventually(t, soon, "the hub is not ready while its disk is full", func() bool {
+		a, err := caller.Do(ctx, "GET", "/readyz", nil)
+		return err == nil && a.Status == 503
+	})
+	full := time.Now()
+	eventually(t, soon, "the lease of the held task has long run out", func() bool {
+		a, err := caller.Do(ctx, "GET", "/readyz", nil)
+		if err != nil || a.Status != 503 {
+			t.Fatalf("the disk is still full, and /readyz says %d %s, %v", a.Status, a.Body, err)
+		}
+		return time.Since(full) > 5*time.Second
+	})
+
 	must(t, os.Remove(ballast))
 	eventually(t, soon, "the refused send goes through once there is room", func() bool {
 		a, err := caller.Do(ctx, "POST", path, body(n), "Idempotency-Key", fmt.Sprint(n))
@@ -67,13 +83,22 @@ func TestDiskFull(t *testing.T) {
 		a, err := caller.Do(ctx, "GET", "/readyz", nil)
 		return err == nil && a.OK()
 	})
+	// Its holder could not renew the lease while the disk was full; it gets the time to.
+	var after struct {
+		State    string
+		Failures int
+	}
+	must(t, coder.Call(ctx, "POST", "/v1/agents/me/tasks/"+held.ID+"/result", object{"state": "completed"}, &after, "X-Claim", held.ClaimID))
+	if after.State != "completed" || after.Failures != 0 {
+		t.Errorf("the task that was held ended as %s with %d failures, want completed with none", after.State, after.Failures)
+	}
 	h.Kill()
 	h.Start()
 	for _, id := range acked {
 		must(t, caller.Call(ctx, "GET", path+"/"+id, nil, nil))
 	}
-	if got, want := countTasks(t, caller, path), len(acked)+1; got != want {
-		t.Errorf("there are %d tasks, want %d: each acknowledged one and, once, the one that was refused first", got, want)
+	if got, want := countTasks(t, caller, path), len(acked)+2; got != want {
+		t.Errorf("there are %d tasks, want %d: each acknowledged one, the held one and, once, the one that was refused first", got, want)
 	}
 }
 

@@ -28,7 +28,7 @@ type demoHub struct {
 
 // demoHub finds a free port for a hub; it does not start it.
 func (p *program) demoHub(data string) (*demoHub, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("find a free port: %w", err)
 	}
@@ -44,7 +44,7 @@ func (h *demoHub) start(ctx context.Context) error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	// Not bound to ctx, because the end of the demo stops it politely.
-	h.cmd = exec.Command(self, "serve", "--listen", h.listen, "--data", h.data)
+	h.cmd = exec.CommandContext(context.WithoutCancel(ctx), self, "serve", "--listen", h.listen, "--data", h.data)
 	h.cmd.Args[0] = os.Args[0]
 	h.cmd.Env = []string{"HOLDFAST_ADMIN_TOKEN=" + h.admin}
 	for _, kv := range os.Environ() {
@@ -72,7 +72,7 @@ func (h *demoHub) ready(ctx context.Context) error {
 		select {
 		case err := <-h.done:
 			h.done <- err
-			cancel(fmt.Errorf("the hub ended at once: %v", err))
+			cancel(errors.Join(errors.New("the hub ended at once"), err))
 		case <-ctx.Done():
 		}
 	}()
@@ -107,7 +107,9 @@ func (h *demoHub) stop() {
 	_ = h.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
 	timer := time.AfterFunc(15*time.Second, func() { _ = h.cmd.Process.Kill() })
 	defer timer.Stop()
-	<-h.done
+	if err := <-h.done; err != nil {
+		h.p.note("The hub did not end well: " + err.Error())
+	}
 }
 
 // stay waits until the user ends the demo, or the hub ends by itself.
@@ -118,7 +120,7 @@ func (h *demoHub) stay(ctx context.Context) error {
 		return nil
 	case err := <-h.done:
 		h.cmd.Process = nil
-		return errors.Join(fmt.Errorf("the hub has ended: %v", err), h.lastWords())
+		return errors.Join(errors.New("the hub has ended"), err, h.lastWords())
 	}
 }
 

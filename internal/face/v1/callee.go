@@ -37,7 +37,7 @@ func (f *face) next(w http.ResponseWriter, r *http.Request, p hub.Principal) err
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return f.handOut(w, r, p, t, append(f.appendTask(make([]byte, 0, taskSize(t)), t, p), '\n'))
+	return f.handOut(w, r, t, append(f.appendTask(make([]byte, 0, taskSize(t)), t, p), '\n'))
 }
 
 // nextRequest reads how a callee wants to hold its next task.
@@ -51,21 +51,21 @@ func (f *face) nextRequest(q url.Values) (req engine.NextRequest, err error) {
 
 // handOut writes an answer that carries the claim of t. If nobody is there to take
 // it any more, the claim is undone and the task offered to the next one at once.
-func (f *face) handOut(w http.ResponseWriter, r *http.Request, p hub.Principal, t *hub.Task, body []byte) error {
+func (f *face) handOut(w http.ResponseWriter, r *http.Request, t *hub.Task, body []byte) error {
 	err := r.Context().Err()
 	if err == nil {
 		if err = deliver(w, http.StatusOK, body); err == nil {
 			return nil
 		}
-		f.release(r.Context(), p, t)
+		f.release(r.Context(), t)
 		return nil // part of the answer may be out
 	}
-	f.release(r.Context(), p, t)
+	f.release(r.Context(), t)
 	return err
 }
 
 // release undoes a claim, whatever became of the request.
-func (f *face) release(ctx context.Context, p hub.Principal, t *hub.Task) {
+func (f *face) release(ctx context.Context, t *hub.Task) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	f.opt.Engine.Release(ctx, t)
@@ -98,7 +98,7 @@ func (f *face) result(w http.ResponseWriter, r *http.Request, p hub.Principal) e
 	if res.Next == nil {
 		return f.reply(w, append(b, "null}"...))
 	}
-	return f.handOut(w, r, p, res.Next, append(f.appendTask(b, res.Next, p), "}\n"...))
+	return f.handOut(w, r, res.Next, append(f.appendTask(b, res.Next, p), "}\n"...))
 }
 
 // resultRequest reads a result.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-hub/holdfast/internal/httpx"
 	"github.com/holdfast-hub/holdfast/internal/hub"
@@ -65,12 +66,23 @@ func writeError(w http.ResponseWriter, status int, e *hub.Error) {
 	_ = write(w, status, appendError(nil, e))
 }
 
+// sentence is the message with a subject: some say only what their field is.
+func sentence(e *hub.Error) string {
+	if e.Field != "" && (strings.HasPrefix(e.Message, "is ") || strings.HasPrefix(e.Message, "must ") || strings.HasPrefix(e.Message, "expected ")) {
+		if strings.HasPrefix(e.Message, "expected ") {
+			return e.Field + ": " + e.Message
+		}
+		return e.Field + " " + e.Message
+	}
+	return e.Message
+}
+
 // appendError appends e as JSON (wire.ErrorBody).
 func appendError(b []byte, e *hub.Error) []byte {
 	b = append(b, `{"error":{"code":`...)
 	b = rawjson.AppendText(b, e.Code)
 	b = append(b, `,"message":`...)
-	b = rawjson.AppendText(b, e.Message)
+	b = rawjson.AppendText(b, sentence(e))
 	if e.Field != "" {
 		b = append(b, `,"details":{"field":`...)
 		b = rawjson.AppendText(b, e.Field)

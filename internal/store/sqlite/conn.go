@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	zombie "zombiezen.com/go/sqlite"
@@ -226,13 +227,8 @@ func storeError(err error) error {
 // broken reports whether err says that the database itself fails, so that the
 // whole transaction is in doubt, not one statement of it.
 func broken(err error) bool {
-	if err == nil {
-		return false
-	}
-	switch zombie.ErrCode(err).ToPrimary() {
-	case zombie.ResultBusy, zombie.ResultLocked, zombie.ResultNoMem, zombie.ResultReadOnly, zombie.ResultInterrupt,
-		zombie.ResultIOErr, zombie.ResultCorrupt, zombie.ResultFull, zombie.ResultCantOpen, zombie.ResultNotADB:
-		return true
-	}
-	return false
+	return err != nil && slices.Contains([]zombie.ResultCode{
+		zombie.ResultBusy, zombie.ResultLocked, zombie.ResultNoMem, zombie.ResultReadOnly, zombie.ResultInterrupt,
+		zombie.ResultIOErr, zombie.ResultCorrupt, zombie.ResultFull, zombie.ResultCantOpen, zombie.ResultNotADB,
+	}, zombie.ErrCode(err).ToPrimary())
 }

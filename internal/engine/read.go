@@ -68,6 +68,7 @@ func (e *Engine) await(ctx context.Context, p hub.Principal, ref hub.TaskRef, w 
 				e.looked(p, t, 1)
 				return t, nil
 			}
+			hub.GiveBack(ctx) // it is dropped, and read again
 		}
 		h, err := e.waitSettled(ctx, w, timer)
 		if err != nil {
@@ -160,7 +161,8 @@ func (e *Engine) Subscribe(ctx context.Context, p hub.Principal, r Ref, after in
 	return s, nil
 }
 
-// Snapshot is the task as it was when the stream began; nil when resumed.
+// Snapshot is the task as it was when the stream began; nil when resumed, and once
+// Next was called.
 func (s *Stream) Snapshot() *hub.Task { return s.snapshot }
 
 // ContextID is the context of the followed task.
@@ -172,6 +174,10 @@ func (s *Stream) ContextID() string { return s.context }
 func (s *Stream) Next(ctx context.Context) (events []hub.Event, more bool, err error) {
 	if s.ended {
 		return nil, false, nil
+	}
+	if s.snapshot != nil {
+		s.snapshot = nil // it has been shown
+		hub.GiveBack(ctx)
 	}
 	w := s.e.tasks.join(s.ref.ID)
 	defer s.e.tasks.leave(s.ref.ID, w)

@@ -48,8 +48,13 @@ func (e *Engine) SendAndWait(ctx context.Context, p hub.Principal, r SendRequest
 	switch {
 	case out.Created && limit <= 0:
 		t = asSent(out.Task, in.Message, load)
-	case out.Created:
+	case out.Created && !hub.Large(len(in.Message)):
 		t, err = e.await(ctx, p, ref, w, in.Message, limit, load)
+	case out.Created:
+		// Not to be held while it waits; what it waits for is read.
+		in.Message = nil
+		hub.GiveBack(ctx)
+		t, err = e.await(ctx, p, ref, w, nil, limit, load)
 	default:
 		t, err = e.wait(ctx, p, ref, limit, load)
 	}

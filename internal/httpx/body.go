@@ -1,6 +1,7 @@
 package httpx
 
 import (
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -36,13 +37,15 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int64) ([]byte, error)
 	if err := hub.Reserve(r.Context(), r.ContentLength); err != nil {
 		return nil, err
 	}
-	body, err := readAll(r.Body, r.ContentLength, max)
+	body, err := readAll(r.Context(), r.Body, r.ContentLength, max)
 	switch {
 	case errors.Is(err, errOverLimit):
 		return nil, errTooLarge(max)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
 		return nil, hub.Wrap(hub.Invalid, err, "the request's body came too slowly; send it again over a faster connection, or a smaller one")
+	case hub.KindOf(err) == hub.Unavailable:
+		return nil, err
 	case err != nil && r.Context().Err() != nil:
 		return nil, r.Context().Err()
 	case err != nil:
@@ -54,7 +57,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int64) ([]byte, error)
 var errOverLimit = errors.New("body over limit")
 
 // readAll reads at most max bytes; length is what the request announced, or -1.
-func readAll(r io.Reader, length, max int64) ([]byte, error) {
+func readAll(ctx context.Context, r io.Reader, length, max int64) ([]byte, error) {
 	if r == nil || r == http.NoBody {
 		return nil, nil
 	}
@@ -76,6 +79,12 @@ func readAll(r io.Reader, length, max int64) ([]byte, error) {
 			return nil, err
 		}
 		if len(buf) == cap(buf) {
+			had := cap(buf)
+			if length < 0 && hub.Large(had) {
+				if err := hub.Reserve(ctx, int64(had)); err != nil {
+					return nil, err
+				}
+			}
 			buf = grow(buf, length)
 		}
 	}

@@ -33,12 +33,25 @@ type stay struct {
 // request took.
 func (r *Room) Enter(ctx context.Context) (_ context.Context, leave func()) {
 	s := &stay{room: r}
-	return context.WithValue(ctx, roomKey{}, s), func() {
-		if n := s.taken.Swap(0); n > 0 {
-			r.free.Add(n)
-		}
+	return context.WithValue(ctx, roomKey{}, s), s.giveBack
+}
+
+func (s *stay) giveBack() {
+	if n := s.taken.Swap(0); n > 0 {
+		s.room.free.Add(n)
 	}
 }
+
+// GiveBack gives back what a request has taken so far, because it holds nothing large
+// any more although it goes on: it waits.
+func GiveBack(ctx context.Context) {
+	if s, ok := ctx.Value(roomKey{}).(*stay); ok {
+		s.giveBack()
+	}
+}
+
+// Large reports whether content of a size counts.
+func Large(size int) bool { return size >= roomFrom }
 
 // Reserve takes room for content of a size that a request is about to hold, several
 // times over for its copies on the way. Unavailable when there is not enough; contexts

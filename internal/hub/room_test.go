@@ -32,4 +32,8 @@ func TestARoomIsSharedAndGivenBack(t *testing.T) {
 	if err := hub.Reserve(second, 1<<20); hub.KindOf(err) != hub.Unavailable {
 		t.Errorf("what was given back twice: %v", err)
 	}
+	hub.GiveBack(second)
+	if err := hub.Reserve(second, 4<<20); err != nil {
+		t.Errorf("after it gave back what it had: %v", err)
+	}
 }

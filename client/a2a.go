@@ -40,7 +40,7 @@ type (
 	a2aStatus struct {
 		State     string      `json:"state"`
 		Message   *a2aMessage `json:"message"`
-		Timestamp *time.Time  `json:"timestamp"`
+		Timestamp *wire.Time  `json:"timestamp"`
 	}
 	a2aTask struct {
 		ID        string          `json:"id"`

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -118,19 +117,28 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // String names the hub, and never the token.
 func (c *Client) String() string { return "holdfast client of " + c.base }
 
+// badURL is an ErrInvalid in its own words.
+type badURL string
+
+// Error implements error.
+func (e badURL) Error() string { return string(e) }
+
+// Is implements errors.Is.
+func (e badURL) Is(target error) bool { return target == ErrInvalid }
+
 // checkBase refuses what is no base URL in words; it never repeats a URL that holds
 // a password.
 func checkBase(raw string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	switch {
 	case err != nil:
-		return "", errors.New("the hub's URL cannot be read; it should look like http://127.0.0.1:7420")
+		return "", badURL("the hub's URL cannot be read; it should look like http://127.0.0.1:7420")
 	case u.User != nil:
-		return "", errors.New("the hub's URL must not hold a user or password; give the token apart from it")
+		return "", badURL("the hub's URL must not hold a user or password; give the token apart from it")
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return "", fmt.Errorf("the hub's URL %q should look like http://127.0.0.1:7420", raw)
+		return "", badURL(fmt.Sprintf("the hub's URL %q should look like http://127.0.0.1:7420", raw))
 	case u.RawQuery != "" || u.Fragment != "":
-		return "", fmt.Errorf("the hub's URL %q must not have a query or fragment", raw)
+		return "", badURL(fmt.Sprintf("the hub's URL %q must not have a query or fragment", raw))
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }

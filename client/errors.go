@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,6 +78,10 @@ type Error struct {
 	RetryAfter time.Duration
 }
 
+// CodeHTTPSRequired is the code of an Error that matches ErrUnreachable: the server at
+// an http:// URL speaks HTTPS.
+const CodeHTTPSRequired = "https_required"
+
 // Error implements error.
 func (e *Error) Error() string {
 	var b strings.Builder
@@ -95,6 +100,8 @@ func (e *Error) Error() string {
 // Is matches the package's sentinels.
 func (e *Error) Is(target error) bool {
 	switch target {
+	case ErrUnreachable:
+		return e.Code == CodeHTTPSRequired
 	case ErrUnauthenticated:
 		return e.Status == http.StatusUnauthorized
 	case ErrNotPermitted:
@@ -108,7 +115,7 @@ func (e *Error) Is(target error) bool {
 	case ErrNotCancelable:
 		return e.Code == "task_not_cancelable"
 	case ErrInvalid:
-		return e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity ||
+		return e.Status == http.StatusBadRequest && e.Code != CodeHTTPSRequired || e.Status == http.StatusUnprocessableEntity ||
 			e.Status == http.StatusUnsupportedMediaType
 	case ErrTooLarge:
 		return e.Status == http.StatusRequestEntityTooLarge
@@ -147,6 +154,10 @@ func answerError(resp *http.Response, body []byte) *Error {
 		Status:     resp.StatusCode,
 		RequestID:  resp.Header.Get("X-Request-Id"),
 		RetryAfter: retryAfter(resp.Header.Get("Retry-After"), time.Now()),
+	}
+	if resp.StatusCode == http.StatusBadRequest && bytes.Contains(body, []byte("HTTP request to an HTTPS server")) {
+		e.Code, e.Message = CodeHTTPSRequired, "the server speaks HTTPS, so the hub's URL has to begin with https://"
+		return e
 	}
 	var b wire.ErrorBody
 	if json.Unmarshal(body, &b) == nil && b.Error.Message != "" {

@@ -56,7 +56,7 @@ func WithMetadata(v any) SendOption {
 
 // WithDeadline makes the task fail if it has not ended by then.
 func WithDeadline(at time.Time) SendOption {
-	return func(s *send) { s.body.Deadline = &at }
+	return func(s *send) { s.body.Deadline = wire.At(at) }
 }
 
 // WithIdempotencyKey makes sends with the same key one send: the second gives the

@@ -274,7 +274,7 @@ func (s *server) handlerContext(t *Task) (context.Context, context.CancelCauseFu
 	if t.Deadline == nil {
 		return ctx, cancel
 	}
-	ctx, stop := context.WithDeadline(ctx, *t.Deadline)
+	ctx, stop := context.WithDeadline(ctx, t.Deadline.Time)
 	return ctx, func(cause error) { cancel(cause); stop() }
 }
 

@@ -5,10 +5,7 @@
 // The API ignores fields it does not know, and so should its clients.
 package wire
 
-import (
-	"encoding/json"
-	"time"
-)
+import "encoding/json"
 
 // Message is one message of a task (A2A section 4.1.4).
 type Message struct {
@@ -45,9 +42,9 @@ type Artifact struct {
 
 // Status is the state of a task, since when, and the message that came with it.
 type Status struct {
-	State     string     `json:"state"`
-	Message   *Message   `json:"message,omitempty"`
-	Timestamp *time.Time `json:"timestamp,omitempty"`
+	State     string   `json:"state"`
+	Message   *Message `json:"message,omitempty"`
+	Timestamp *Time    `json:"timestamp,omitempty" format:"date-time"`
 }
 
 // Input is what a task was sent with.
@@ -82,22 +79,22 @@ type Task struct {
 	Caller        string `json:"caller"` // handle
 	Callee        string `json:"callee"` // handle
 
-	ClaimID        string     `json:"claim_id,omitempty"` // to the callee only
-	Attempt        int        `json:"attempt"`
-	Failures       int        `json:"failures"`
-	LeaseExpiresAt *time.Time `json:"lease_expires_at"`
-	Deadline       *time.Time `json:"deadline,omitempty"`
-	DispatchState  string     `json:"dispatch_state"` // ready, leased, parked or done
-	CancelOutcome  string     `json:"cancel_outcome,omitempty"`
-	RemoteTaskID   *string    `json:"remote_task_id"`
-	Hint           string     `json:"hint,omitempty"` // why it waits, in words
+	ClaimID        string  `json:"claim_id,omitempty"` // to the callee only
+	Attempt        int     `json:"attempt"`
+	Failures       int     `json:"failures"`
+	LeaseExpiresAt *Time   `json:"lease_expires_at" format:"date-time"`
+	Deadline       *Time   `json:"deadline,omitempty" format:"date-time"`
+	DispatchState  string  `json:"dispatch_state"` // ready, leased, parked or done
+	CancelOutcome  string  `json:"cancel_outcome,omitempty"`
+	RemoteTaskID   *string `json:"remote_task_id"`
+	Hint           string  `json:"hint,omitempty"` // why it waits, in words
 
-	CreatedAt    time.Time  `json:"created_at"`
-	ClaimedAt    *time.Time `json:"claimed_at"`
-	CompletedAt  *time.Time `json:"completed_at"`
-	ReadAt       *time.Time `json:"read_at"`
-	LastPolledAt *time.Time `json:"last_polled_at"`
-	PollCount    int        `json:"poll_count"`
+	CreatedAt    Time  `json:"created_at" format:"date-time"`
+	ClaimedAt    *Time `json:"claimed_at" format:"date-time"`
+	CompletedAt  *Time `json:"completed_at" format:"date-time"`
+	ReadAt       *Time `json:"read_at" format:"date-time"`
+	LastPolledAt *Time `json:"last_polled_at" format:"date-time"`
+	PollCount    int   `json:"poll_count"`
 }
 
 // SendRequest is the body of POST /v1/agents/{callee}/tasks.
@@ -108,7 +105,7 @@ type SendRequest struct {
 	Tags      map[string]string `json:"tags,omitempty"`
 	Metadata  json.RawMessage   `json:"metadata,omitempty"`
 	// Deadline is when the task fails if it has not ended; nil for never.
-	Deadline *time.Time `json:"deadline,omitempty"`
+	Deadline *Time `json:"deadline,omitempty" format:"date-time"`
 }
 
 // Result is the body of POST /v1/agents/me/tasks/{id}/result.
@@ -161,7 +158,7 @@ type HeartbeatRequest struct {
 type Heartbeat struct {
 	State           string             `json:"state"`
 	CancelRequested bool               `json:"cancel_requested"`
-	LeaseExpiresAt  *time.Time         `json:"lease_expires_at"`
+	LeaseExpiresAt  *Time              `json:"lease_expires_at" format:"date-time"`
 	Messages        []HeartbeatMessage `json:"messages"`
 }
 
@@ -200,24 +197,24 @@ type AgentRequest struct {
 
 // Agent is an address.
 type Agent struct {
-	ID              string    `json:"id"`
-	Handle          string    `json:"handle"`
-	Name            string    `json:"name"` // the handle
-	Model           string    `json:"model"`
-	Kind            string    `json:"kind"`
-	Description     string    `json:"description"`
-	Card            *Card     `json:"card,omitempty"`
-	Access          string    `json:"access"`
-	LeaseS          int       `json:"lease_s"`
-	MaxRedeliveries int       `json:"max_redeliveries"`
-	DedupeMessageID bool      `json:"dedupe_message_id"`
-	OnUnknown       string    `json:"on_unknown"`
-	Delivery        string    `json:"delivery"`
-	URL             string    `json:"url"`
-	CreatedAt       time.Time `json:"created_at"`
-	// Online tells when a worker last asked for a task; nil if none has since the
+	ID              string `json:"id"`
+	Handle          string `json:"handle"`
+	Name            string `json:"name"` // the handle
+	Model           string `json:"model"`
+	Kind            string `json:"kind"`
+	Description     string `json:"description"`
+	Card            *Card  `json:"card,omitempty"`
+	Access          string `json:"access"`
+	LeaseS          int    `json:"lease_s"`
+	MaxRedeliveries int    `json:"max_redeliveries"`
+	DedupeMessageID bool   `json:"dedupe_message_id"`
+	OnUnknown       string `json:"on_unknown"`
+	Delivery        string `json:"delivery"`
+	URL             string `json:"url"`
+	CreatedAt       Time   `json:"created_at" format:"date-time"`
+	// LastSeenAt tells when a worker last asked for a task; nil if none has since the
 	// hub started.
-	LastSeenAt *time.Time `json:"last_seen_at"`
+	LastSeenAt *Time `json:"last_seen_at" format:"date-time"`
 }
 
 // EndpointRequest is the body of PUT /v1/agents/{ref}/endpoint. A nil URL means that
@@ -246,12 +243,12 @@ type TokenRequest struct {
 
 // Token is a credential; Token is set only in the answer that made it.
 type Token struct {
-	ID        string     `json:"id"`
-	AgentID   string     `json:"agent_id"`
-	Name      string     `json:"name"`
-	Token     string     `json:"token,omitempty"`
-	CreatedAt time.Time  `json:"created_at"`
-	ExpiresAt *time.Time `json:"expires_at"`
+	ID        string `json:"id"`
+	AgentID   string `json:"agent_id"`
+	Name      string `json:"name"`
+	Token     string `json:"token,omitempty"`
+	CreatedAt Time   `json:"created_at" format:"date-time"`
+	ExpiresAt *Time  `json:"expires_at" format:"date-time"`
 }
 
 // Whoami says who the token acts as.
@@ -266,28 +263,28 @@ type Whoami struct {
 
 // Info is the answer of GET /v1/admin/info.
 type Info struct {
-	Version   string    `json:"version"`
-	Store     string    `json:"store"`
-	PublicURL string    `json:"public_url"`
-	StartedAt time.Time `json:"started_at"`
-	Ready     int       `json:"ready"`
-	Leased    int       `json:"leased"`
-	Parked    int       `json:"parked"`
+	Version   string `json:"version"`
+	Store     string `json:"store"`
+	PublicURL string `json:"public_url"`
+	StartedAt Time   `json:"started_at" format:"date-time"`
+	Ready     int    `json:"ready"`
+	Leased    int    `json:"leased"`
+	Parked    int    `json:"parked"`
 }
 
 // Activity is one line of the hub-wide feed (GET /api/activity).
 type Activity struct {
-	Cursor  string    `json:"cursor"`
-	At      time.Time `json:"at"`
-	Kind    string    `json:"kind"`
-	RunID   string    `json:"run_id"`
-	TaskID  string    `json:"task_id"`
-	Seq     int64     `json:"seq"`
-	Actor   string    `json:"actor"`
-	Caller  string    `json:"caller"`
-	Callee  string    `json:"callee"`
-	Attempt int       `json:"attempt"`
-	Detail  string    `json:"detail,omitempty"`
+	Cursor  string `json:"cursor"`
+	At      Time   `json:"at" format:"date-time"`
+	Kind    string `json:"kind"`
+	RunID   string `json:"run_id"`
+	TaskID  string `json:"task_id"`
+	Seq     int64  `json:"seq"`
+	Actor   string `json:"actor"`
+	Caller  string `json:"caller"`
+	Callee  string `json:"callee"`
+	Attempt int    `json:"attempt"`
+	Detail  string `json:"detail,omitempty"`
 }
 
 // List is a page of anything.

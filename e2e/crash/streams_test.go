@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -133,7 +134,7 @@ func (f *feed) last() string {
 	return f.cursors[len(f.cursors)-1]
 }
 
-// followActivity follows the activity from the beginning, across crashes.
+// followActivity follows the activity from the first connection on, across crashes.
 func (w *world) followActivity() {
 	for !w.isOver() {
 		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
@@ -201,6 +202,16 @@ func (w *world) awaitFeed() {
 	}
 	w.feed.mu.Lock()
 	defer w.feed.mu.Unlock()
+	// It follows from when it was first connected, which may be after the first lines.
+	first := -1
+	if len(w.feed.cursors) > 0 {
+		first = slices.Index(all, w.feed.cursors[0])
+	}
+	if first < 0 {
+		w.problem("the activity's follower has %d lines, and the first is none of the activity's", len(w.feed.cursors))
+		return
+	}
+	all = all[first:]
 	for i, c := range all {
 		if i >= len(w.feed.cursors) || w.feed.cursors[i] != c {
 			w.problem("line %d of %d of the activity: its follower has %d lines and not this one there", i+1, len(all), len(w.feed.cursors))

@@ -32,7 +32,7 @@ func (a *App) listen(ctx context.Context) error {
 	var err error
 	a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", a.cfg.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("cannot listen on %s because another program does, perhaps another hub; stop it or choose another port with --listen", a.cfg.Listen)
+		return hub.Errorf(hub.Exists, "cannot listen on %s because another program does, perhaps another hub; stop it or choose another port with --listen", a.cfg.Listen)
 	}
 	if err != nil {
 		return fmt.Errorf("listen: %w; choose another address with --listen", err)

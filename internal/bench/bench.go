@@ -111,7 +111,7 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 		return serveBaseline(ctx, role, os.Stdin, os.Stdout)
 	}
 	rows, err := Measure(ctx, opt)
-	return errors.Join(err, printTable(out, rows))
+	return errors.Join(err, printTable(out, rows, opt.Short))
 }
 
 // Measure measures and gives the lines of the table: with an error, those that

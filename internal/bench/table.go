@@ -56,7 +56,8 @@ func (r Row) reaches(mark float64) bool {
 	return r.Judged() >= mark
 }
 
-func printTable(out io.Writer, rows []Row) error {
+// printTable prints the lines; those of a short run without a judgement.
+func printTable(out io.Writer, rows []Row, short bool) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -68,9 +69,17 @@ func printTable(out io.Writer, rows []Row) error {
 			baseline = figure(r.Baseline) + " " + r.Against
 			ratio = strconv.FormatFloat(r.Measured/r.Baseline, 'f', 2, 64)
 		}
-		fmt.Fprintf(w, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\n", r.What, figure(r.Measured), r.Unit, baseline, ratio, r.mark(r.Bar), r.mark(r.Stretch), r.Verdict())
+		verdict := r.Verdict()
+		if short && verdict != "" {
+			verdict = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\n", r.What, figure(r.Measured), r.Unit, baseline, ratio, r.mark(r.Bar), r.mark(r.Stretch), verdict)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil || !short {
+		return err
+	}
+	_, err := fmt.Fprintln(out, "\nA short run shows that everything works and judges nothing: it measures too little, for too short a time.")
+	return err
 }
 
 func (r Row) mark(v float64) string {

@@ -16,14 +16,18 @@ func (p *program) adminTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "admin-token", Short: "Make a new admin token and revoke the old ones",
 		Long: `Make a new admin token for the hub of a data directory, and revoke all earlier ones.
-Whoever may read the directory may do this. The hub must not be running.`,
+Whoever may read the directory may do this. The hub must not be running, and must not
+be started again with a HOLDFAST_ADMIN_TOKEN that was revoked here.`,
 		Example: "  holdfast admin-token --data ./holdfast-data",
-		Args:    cobra.NoArgs,
+		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
 			if err := dataDir(data); err != nil {
 				return err
 			}
 			cfg := config.Default()
+			if p.env["HOLDFAST_ADMIN_TOKEN"] != "" {
+				p.note("HOLDFAST_ADMIN_TOKEN is set here. If that is one of the tokens that are revoked now, the hub will refuse to start with it: unset it where the hub is started, or choose a value that was never used.")
+			}
 			secret, err := app.ReplaceAdmin(cmd.Context(), data, p.logger(cfg))
 			if e, ok := errors.AsType[*hub.Error](err); ok && e.Kind == hub.Exists {
 				return &failure{exit: exitConflict, code: "hub_running", message: e.Message}

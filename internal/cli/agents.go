@@ -12,7 +12,7 @@ import (
 )
 
 func (p *program) agentsCommand() *cobra.Command {
-	agents := &cobra.Command{Use: "agents", Short: "Addresses: who can be called", Args: cobra.NoArgs, RunE: p.help}
+	agents := &cobra.Command{Use: "agents", Short: "Addresses: who can be called", Args: asUsed, RunE: p.help}
 	agents.AddCommand(p.agentsList(), p.agentsShow(), p.agentsAdd(), p.agentsSet(), p.agentsRemove())
 	return agents
 }
@@ -21,7 +21,7 @@ func (p *program) agentsList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the addresses that you may call",
 		Example: "  holdfast agents list",
-		Args:    cobra.NoArgs,
+		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
 			c, err := p.client()
 			if err != nil {
@@ -44,18 +44,18 @@ func (p *program) agentsList() *cobra.Command {
 	}
 }
 
-func seen(t *time.Time, now time.Time) string {
+func seen(t *wire.Time, now time.Time) string {
 	if t == nil {
 		return "not yet"
 	}
-	return ago(*t, now) + " ago"
+	return ago(t.Time, now) + " ago"
 }
 
 func (p *program) agentsShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show @handle", Short: "Show an address",
 		Example:           "  holdfast agents show @writer",
-		Args:              cobra.ExactArgs(1),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			c, handle, err := p.clientAt(args[0])
@@ -154,7 +154,7 @@ func (p *program) agentsAdd() *cobra.Command {
 		Long: `Make an address. It takes tasks at once and keeps them until a worker asks. Its
 access is approved unless you say --access open.`,
 		Example: `  holdfast agents add @writer --access open --description "writes things down"`,
-		Args:    cobra.ExactArgs(1),
+		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			c, handle, err := p.clientAt(args[0])
 			if err != nil {
@@ -185,7 +185,7 @@ func (p *program) agentsSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "set @handle", Short: "Change what is given of an address",
 		Example:           "  holdfast agents set @writer --lease 5m",
-		Args:              cobra.ExactArgs(1),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().NFlag() == 0 {
@@ -217,7 +217,7 @@ func (p *program) agentsRemove() *cobra.Command {
 		Long: `Delete an address. It takes no new tasks, its tokens end, and its queued tasks are
 canceled after a grace time. Its history stays.`,
 		Example:           "  holdfast agents remove @writer --yes",
-		Args:              cobra.ExactArgs(1),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			c, handle, err := p.clientAt(args[0])

@@ -17,7 +17,7 @@ func (p *program) benchCommand() *cobra.Command {
 			"the same run: a server that does nothing but answer, and the in-memory handler of\n" +
 			"the A2A Go SDK. Hubs are started for it, on free ports and in temporary directories.",
 		Example: "  holdfast bench --short\n  holdfast bench --only throughput,pickup",
-		Args:    cobra.NoArgs,
+		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
 			o.Progress = p.err
 			return bench.Run(cmd.Context(), o, p.out)

@@ -91,12 +91,15 @@ const (
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "holdfast", Short: "A durable task hub for A2A agents", Long: rootHelp,
+		Version:      versionLine(),
 		SilenceUsage: true, SilenceErrors: true,
-		Args: cobra.NoArgs, RunE: p.help,
+		Args: asUsed, RunE: p.help,
 	}
 	root.SetIn(p.in)
 	root.SetOut(p.out)
 	root.SetErr(p.err)
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, "%v", err) })
 	p.hub.add(root.PersistentFlags())
 	p.output.add(root.PersistentFlags())
 	root.AddGroup(

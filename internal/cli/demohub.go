@@ -68,10 +68,11 @@ func (h *demoHub) start(ctx context.Context) error {
 func (h *demoHub) ready(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	done := h.done // the next start makes another
 	go func() {
 		select {
-		case err := <-h.done:
-			h.done <- err
+		case err := <-done:
+			done <- err
 			cancel(errors.Join(errors.New("the hub ended at once"), err))
 		case <-ctx.Done():
 		}

@@ -80,7 +80,7 @@ func (d *demo) follow(ctx context.Context, a demoAgent, t *client.Task, fatal ch
 		return e, fmt.Errorf("read the result of @%s: %w", a.handle, err)
 	}
 	if e.task.CompletedAt != nil {
-		e.took = e.task.CompletedAt.Sub(e.task.CreatedAt)
+		e.took = e.task.CompletedAt.Sub(e.task.CreatedAt.Time)
 	}
 	return e, nil
 }

@@ -64,7 +64,7 @@ func (p *program) doctorCommand() *cobra.Command {
 		Long: `Check the settings of this command line, the data directory if it is on this machine,
 and the hub as it looks from here. Exit code 1 if a check fails.`,
 		Example: "  holdfast doctor -o json",
-		Args:    cobra.NoArgs,
+		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
 			checks := p.examine(cmd.Context(), data)
 			if cmd.Context().Err() != nil {
@@ -156,7 +156,10 @@ func checkSettings(a access) check {
 			return bad("chmod 600 "+a.tokenFrom, "others may read %s, which holds a token", a.tokenFrom)
 		}
 	}
-	return good("hub %s from %s, token from %s", a.url, a.urlFrom, first(a.tokenFrom, "nowhere"))
+	if a.tokenFrom == "" {
+		return good("hub %s from %s, no token", a.url, a.urlFrom)
+	}
+	return good("hub %s from %s, token from %s", a.url, a.urlFrom, a.tokenFrom)
 }
 
 func checkData(dir string) check {
@@ -209,7 +212,7 @@ func (x *patient) at(path string) string { return strings.TrimRight(x.a.url, "/"
 func (x *patient) reach(ctx context.Context) check {
 	resp, err := x.get(ctx, x.at("/readyz"))
 	if err != nil {
-		return bad(x.p.unreachableHint(), "%v", err)
+		return bad(x.p.unreachableHint(err), "%v", err)
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // only to be shown
@@ -222,7 +225,7 @@ func (x *patient) reach(ctx context.Context) check {
 func (x *patient) clock(ctx context.Context) check {
 	resp, err := x.get(ctx, x.at("/healthz"))
 	if err != nil {
-		return bad(x.p.unreachableHint(), "%v", err)
+		return bad(x.p.unreachableHint(err), "%v", err)
 	}
 	resp.Body.Close()
 	there, err := http.ParseTime(resp.Header.Get("Date"))

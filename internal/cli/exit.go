@@ -2,9 +2,14 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +42,8 @@ const exitCodesHelp = `Exit codes:
     2  usage: the command line, or what was sent, can never work as it is
     3  not found, or not yours to see
     4  not permitted, or not authenticated
-    5  conflict: the name is taken, the task has ended, the claim has lapsed
+    5  conflict: the name is taken, the task has ended, the claim has lapsed, another
+       hub uses the data directory
     6  the hub cannot be reached
     8  not done yet: the task still runs, or nothing came within the time
 
@@ -67,6 +73,7 @@ type failure struct {
 	message   string
 	hint      string // may be empty
 	requestID string // may be empty
+	logged    bool   // the hub's log tells more than the message
 }
 
 // Error implements error.
@@ -147,7 +154,7 @@ func (p *program) complain(f *failure) {
 	if f.hint != "" {
 		p.note("%s", f.hint)
 	}
-	if f.requestID != "" {
+	if f.logged && f.requestID != "" {
 		p.note("The hub's log has more under request %s.", f.requestID)
 	}
 }
@@ -159,7 +166,7 @@ func (p *program) classify(ctx context.Context, err error) *failure {
 	}
 	f := &failure{exit: exitError, code: "error", message: err.Error()}
 	if e, ok := errors.AsType[*client.Error](err); ok {
-		f.code, f.message, f.requestID = e.Code, e.Message, e.RequestID
+		f.code, f.message, f.requestID, f.logged = e.Code, e.Message, e.RequestID, e.Status >= 500
 		if field, ok := e.Details["field"].(string); ok && field != "" {
 			f.message += " (field " + field + ")"
 		}
@@ -168,13 +175,14 @@ func (p *program) classify(ctx context.Context, err error) *failure {
 	case ctx.Err() != nil:
 		f.exit, f.code, f.message = exitInterrupted, "interrupted", "interrupted"
 	case errors.Is(err, client.ErrUnreachable):
-		f.exit, f.code, f.hint = exitUnreachable, "unreachable", p.unreachableHint()
+		f.exit, f.code, f.hint = exitUnreachable, "unreachable", p.unreachableHint(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		f.exit, f.code, f.hint = exitRunning, "timeout", "Give it more time with --timeout."
 	case errors.Is(err, client.ErrUnauthenticated):
 		f.exit, f.hint = exitNotAllowed, "Set HOLDFAST_TOKEN, or give --token-file. Whoever holds the hub's data directory can make a new admin token with: holdfast admin-token"
 	case errors.Is(err, client.ErrNotPermitted):
 		f.exit = exitNotAllowed
+		p.ifMissing(ctx, f)
 	case errors.Is(err, client.ErrNotFound):
 		f.exit = exitNotFound
 	case conflict(err):
@@ -202,12 +210,43 @@ func conflict(err error) bool {
 	return false
 }
 
-func (p *program) unreachableHint() string {
-	url := p.hub.used
-	if url == "" {
-		url = defaultURL
+// unreachableHint says what to do about a hub that cannot be reached.
+func (p *program) unreachableHint(err error) string {
+	url := first(p.hub.used, defaultURL)
+	host := strings.TrimPrefix(strings.TrimPrefix(url, "http://"), "https://")
+	var name x509.HostnameError
+	e, answered := errors.AsType[*client.Error](err)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case answered && e.Code == client.CodeHTTPSRequired:
+		return "The hub there speaks HTTPS; try https://" + host
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "The hub there speaks plain HTTP; try http://" + host
+	case errors.As(err, &name):
+		return "The certificate is for other names than this URL has; use one of them."
+	case untrusted:
+		return "The certificate is not trusted; set SSL_CERT_FILE to the file of its CA, or use http://… if the hub speaks that."
 	}
 	return fmt.Sprintf("Is a hub running at %s? Start one with: holdfast serve. Another hub is chosen with --url or HOLDFAST_URL.", url)
+}
+
+// ifMissing says what "not permitted" means to the administrator, who may call every
+// address: that there is none. Others are not told which of the two it is.
+func (p *program) ifMissing(ctx context.Context, f *failure) {
+	if p.hub.asked == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	who, err := p.hub.asked.Whoami(ctx)
+	if err != nil || !slices.Contains(who.Roles, "admin") {
+		return
+	}
+	if _, err := p.hub.asked.Agent(ctx, p.hub.handle); !errors.Is(err, client.ErrNotFound) {
+		return
+	}
+	f.exit, f.code = exitNotFound, "not_found"
+	f.message, f.hint = "there is no address @"+p.hub.handle, "holdfast agents list shows them."
 }
 
 // taskError is the text that tells why a task ended as it did, if there is one.

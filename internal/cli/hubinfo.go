@@ -14,7 +14,7 @@ func (p *program) whoamiCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "whoami", Short: "Say which hub you talk to, and as whom",
 		Example: "  holdfast whoami",
-		Args:    cobra.NoArgs,
+		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
 			c, err := p.client()
 			if err != nil {
@@ -35,18 +35,21 @@ func (p *program) requeueCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "requeue ID", Short: "Offer a task again: a failed one as a copy, a held one by taking it from its worker",
 		Example: "  holdfast requeue 0198…",
-		Args:    cobra.ExactArgs(1),
+		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			c, err := p.client()
 			if err != nil {
 				return err
+			}
+			if !isTaskID(args[0]) {
+				return usagef("%q is no id of a task; holdfast list tasks shows them", args[0])
 			}
 			t, err := c.Requeue(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			return p.show(t, t.ID, func() error {
-				return p.fields(field{"Task", t.ID}, field{"State", t.State}, field{"To", at(t.Callee)}, field{"Repeats task", t.RequeueOf})
+				return p.fields(field{"Task", t.ID}, field{"State", t.State}, field{"To", at(t.Callee)}, field{"Repeats task", t.RequeueOf}, field{"Why it waits", t.Hint})
 			})
 		}),
 	}
@@ -63,7 +66,7 @@ func (p *program) activityCommand() *cobra.Command {
 		Long: `Show what happened on the hub, oldest first, as far as you may see it. With --follow
 it shows what happens from now on, or after a cursor, until Ctrl-C.`,
 		Example: "  holdfast activity --follow",
-		Args:    cobra.NoArgs,
+		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
 			c, err := p.client()
 			if err != nil {
@@ -147,6 +150,14 @@ func (p *program) activityLine(a client.Activity) error {
 	if a.Detail != "" {
 		detail = "  " + short(a.Detail)
 	}
-	_, err := fmt.Fprintf(p.out, "%s  %-15s @%s → @%s  %s%s\n", moment(&a.At), oneLine(a.Kind), oneLine(a.Caller), oneLine(a.Callee), a.TaskID, detail)
+	_, err := fmt.Fprintf(p.out, "%s  %-15s @%s → @%s  %s  by %s%s\n", moment(&a.At), oneLine(a.Kind), oneLine(a.Caller), oneLine(a.Callee), a.TaskID, actor(a.Actor), detail)
 	return err
+}
+
+// actor is who did something: an address, or the hub itself.
+func actor(who string) string {
+	if who == "" || who == "hub" {
+		return "the hub"
+	}
+	return at(oneLine(who))
 }

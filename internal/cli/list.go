@@ -11,7 +11,7 @@ import (
 )
 
 func (p *program) getCommand() *cobra.Command {
-	get := &cobra.Command{Use: "get", Short: "Show one thing", Args: cobra.NoArgs, RunE: p.help}
+	get := &cobra.Command{Use: "get", Short: "Show one thing", Args: asUsed, RunE: p.help}
 	var (
 		history   int
 		artifacts bool
@@ -20,7 +20,7 @@ func (p *program) getCommand() *cobra.Command {
 	task := &cobra.Command{
 		Use: "task [@handle] ID", Short: "Show a task with all that was said and made",
 		Example:           "  holdfast get task @writer 0198… -o json",
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			ctx, stop := withTimeout(cmd.Context(), *timeout)
@@ -55,7 +55,7 @@ type listFlags struct {
 }
 
 func (p *program) listCommand() *cobra.Command {
-	lists := &cobra.Command{Use: "list", Short: "List things", Args: cobra.NoArgs, RunE: p.help}
+	lists := &cobra.Command{Use: "list", Short: "List things", Args: asUsed, RunE: p.help}
 	var (
 		f       listFlags
 		timeout *time.Duration
@@ -64,7 +64,7 @@ func (p *program) listCommand() *cobra.Command {
 		Use: "tasks [@handle]", Short: "List the tasks that you sent or were sent",
 		Long:              "List the tasks that you sent or were sent, those whose status changed last first.",
 		Example:           "  holdfast list tasks @writer --status failed",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			ctx, stop := withTimeout(cmd.Context(), *timeout)

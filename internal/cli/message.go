@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"mime"
 	"net/http"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -82,12 +84,37 @@ func plainParts(parts []partJSON) []client.Part {
 func decodeOne(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if err := d.Decode(v); err != nil {
-		return err
+		return inWords(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is more after the JSON value")
 	}
 	return nil
+}
+
+// inWords says what is wrong with JSON without the names of this program's types.
+func inWords(err error) error {
+	e, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("it is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it ends too early")
+	case !ok:
+		return err
+	}
+	where := e.Field[strings.LastIndex(e.Field, ".")+1:]
+	if where == "" {
+		where = "it"
+	}
+	kind, known := map[reflect.Kind]string{
+		reflect.String: "a string", reflect.Slice: "an array", reflect.Struct: "an object", reflect.Map: "an object",
+		reflect.Bool: "true or false", reflect.Int: "a whole number",
+	}[e.Type.Kind()]
+	if !known {
+		kind = "something else"
+	}
+	return fmt.Errorf("%s has to be %s, not %s", where, kind, e.Value)
 }
 
 // parseData makes a data part of JSON, digit by digit as it is.

@@ -17,7 +17,7 @@ func (p *program) nextCommand() *cobra.Command {
 with "holdfast reply", or it is offered to others. Exit code 8 means that there was
 none.`,
 		Example: "  holdfast next --wait 30s",
-		Args:    cobra.NoArgs,
+		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
 			if wait < 0 || wait > time.Minute {
 				return usagef("--wait has to be between 0s and 1m")

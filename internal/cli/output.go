@@ -13,6 +13,8 @@ import (
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-hub/holdfast/wire"
 )
 
 // The forms of output.
@@ -32,7 +34,7 @@ type outputFlags struct {
 
 func (o *outputFlags) add(f *pflag.FlagSet) {
 	f.StringVarP(&o.form, "output", "o", "", "form of the output: table, json, jsonl or none (HOLDFAST_OUTPUT; table)")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the id; of an address its handle, of a new token its secret")
 	f.StringVar(&o.color, "color", "auto", "colour: auto, always or never; auto honours NO_COLOR")
 }
 
@@ -237,12 +239,12 @@ func clean(s string) string {
 // oneLine is clean for a cell of a table.
 func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
 
-// moment writes a time for people, in their zone.
-func moment(t *time.Time) string {
+// moment writes a time for people, in the zone of the logs and of JSON.
+func moment(t *wire.Time) string {
 	if t == nil || t.IsZero() {
 		return ""
 	}
-	return t.Local().Format("2006-01-02 15:04:05")
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
 // ago writes how long something is past.

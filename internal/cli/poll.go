@@ -23,7 +23,7 @@ ones. Without an ID it is the newest pending task, of the address if one is give
 The exit code tells the state: 8 while it runs.`,
 		Example: `  holdfast poll @writer
   holdfast poll 0198… --wait --timeout 10m`,
-		Args:              cobra.MaximumNArgs(2),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := withTimeout(cmd.Context(), timeout)
@@ -86,7 +86,7 @@ func newestPending(ctx context.Context, c *client.Client, to string) (taskRef, e
 		if err != nil {
 			return taskRef{}, err
 		}
-		if newest == nil || t.CreatedAt.After(newest.CreatedAt) {
+		if newest == nil || t.CreatedAt.After(newest.CreatedAt.Time) {
 			newest = t
 		}
 	}
@@ -104,7 +104,7 @@ func (p *program) pendingCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pending [@handle]", Short: "List the tasks that you sent and whose end you have not read",
 		Example:           "  holdfast pending -q",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			q := listFlags{pending: true, all: true}
@@ -121,7 +121,7 @@ func (p *program) cancelCommand() *cobra.Command {
 		Long: `Cancel a task. It is canceled when this returns; its worker learns of it within
 moments. Cancelling twice is fine, and a task that ended otherwise gives code 5.`,
 		Example:           "  holdfast cancel @writer 0198…",
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			ctx, stop := withTimeout(cmd.Context(), *timeout)

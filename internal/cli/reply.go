@@ -33,7 +33,7 @@ func (p *program) replyCommand() *cobra.Command {
 		Example: `  holdfast reply 0198… --text "forty-two"
   holdfast reply 0198… --state input_required --text "Which colour?"
   holdfast reply 0198… --error "the printer is on fire"`,
-		Args: cobra.ExactArgs(1),
+		Args: asUsed,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			r, err := p.reply(f)
 			if err != nil {

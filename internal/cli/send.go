@@ -43,12 +43,15 @@ type sendFlags struct {
 func (p *program) sendCommand() *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
-		Use: "send @handle [TEXT]", Short: "Send a task to an address, or a message to a task", Long: sendHelp,
+		Use: "send @handle [TEXT…]", Short: "Send a task to an address, or a message to a task", Long: sendHelp,
 		Example: `  holdfast send @echo "hello" --wait
   holdfast send @writer --task 0198… "yes, go on" --wait`,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(atMostOne(cmd, "wait", "stream", "immediate"), atMostOne(cmd, "parent", "no-parent")); err != nil {
+				return err
+			}
 			return p.send(cmd.Context(), f, args[0], args[1:])
 		}),
 	}
@@ -70,8 +73,6 @@ func (p *program) sendCommand() *cobra.Command {
 	fl.IntVar(&f.history, "history", -1, "how many messages of the history to print")
 	fl.DurationVar(&f.deadline, "deadline", 0, "the task fails if it has not ended after this time; 0 for never")
 	fl.DurationVar(&f.timeout, "timeout", 0, "with --wait or --stream, stop waiting after this time, with exit code 8; 0 for never")
-	cmd.MarkFlagsMutuallyExclusive("wait", "stream", "immediate")
-	cmd.MarkFlagsMutuallyExclusive("parent", "no-parent")
 	return cmd
 }
 
@@ -317,7 +318,7 @@ func (p *program) settled(to string, t *client.Task) error {
 		if err := p.result(resultParts(t)); err != nil {
 			return err
 		}
-		p.verdict(to, t)
+		p.verdict(to, t, true)
 		return nil
 	})
 	if err != nil {
@@ -340,8 +341,8 @@ func resultParts(t *client.Task) []client.Part {
 	return parts
 }
 
-// verdict says in words how a task stands.
-func (p *program) verdict(to string, t *client.Task) {
+// verdict says in words how a task stands; said tells that its question was printed.
+func (p *program) verdict(to string, t *client.Task, said bool) {
 	why := ""
 	if s := oneLine(taskError(&t.Task)); s != "" {
 		why = ": " + s
@@ -350,7 +351,14 @@ func (p *program) verdict(to string, t *client.Task) {
 	case client.StateCompleted:
 		p.note("Task %s is completed.", t.ID)
 	case client.StateInputRequired, client.StateAuthRequired:
-		p.note("@%s asks%s\nTo answer: holdfast send @%s --task %s \"…\" --wait", to, why, to, t.ID)
+		if said && isTerminal(p.out) {
+			why = "." // it stands right above
+		}
+		verb, next := "asks", "To answer"
+		if t.State == client.StateAuthRequired {
+			verb, next = "needs a permission or credential", "Once it has that, or to hand it over"
+		}
+		p.note("@%s %s%s\n%s: holdfast send @%s --task %s \"…\" --wait", to, verb, why, next, to, t.ID)
 	case client.StateFailed, client.StateCanceled, client.StateRejected:
 		verb := map[string]string{"failed": "has failed", "canceled": "was canceled", "rejected": "was rejected"}[t.State]
 		p.note("Task %s %s%s", t.ID, verb, why)

@@ -2,14 +2,18 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"log/slog"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-hub/holdfast/internal/app"
 	"github.com/holdfast-hub/holdfast/internal/config"
+	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
 const serveHelp = `Run a hub until Ctrl-C. Everything it keeps is in the data directory, which only one
@@ -24,7 +28,7 @@ func (p *program) serveCommand() *cobra.Command {
 		Use: "serve", Short: "Run a hub", Long: serveHelp,
 		Example: `  holdfast serve
   holdfast serve --listen :7420 --data /var/lib/holdfast --public-url https://hub.example.com`,
-		Args: cobra.NoArgs,
+		Args: asUsed,
 	}
 	addSettings(cmd.Flags(), &cfg)
 	cmd.RunE = p.run(func(cmd *cobra.Command, _ []string) error {
@@ -74,14 +78,33 @@ func (p *program) serve(ctx context.Context, cfg config.Config) error {
 		debug.SetMemoryLimit(memoryTarget)
 	}
 	cfg.Version = version()
-	hub, err := app.New(ctx, cfg, p.logger(cfg))
+	if cfg.TLSCert != "" {
+		if _, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey); err != nil {
+			return usagef("--tls-cert %s and --tls-key %s cannot be used: %v", cfg.TLSCert, cfg.TLSKey, err)
+		}
+	}
+	served, err := app.New(ctx, cfg, p.logger(cfg))
 	if err != nil {
+		return unstarted(err)
+	}
+	if err := served.Banner(p.err); err != nil {
 		return err
 	}
-	if err := hub.Banner(p.err); err != nil {
-		return err
+	return served.Run(ctx)
+}
+
+// unstarted gives the error of a hub that could not start its exit code.
+func unstarted(err error) error {
+	e, ok := errors.AsType[*hub.Error](err)
+	switch {
+	case ok && e.Kind == hub.Exists:
+		return &failure{exit: exitConflict, code: "in_use", message: e.Message}
+	case errors.Is(err, syscall.EADDRINUSE):
+		return &failure{exit: exitConflict, code: "in_use", message: err.Error()}
+	case ok && e.Kind == hub.Invalid:
+		return usagef("%s", e.Message)
 	}
-	return hub.Run(ctx)
+	return err
 }
 
 func (p *program) logger(cfg config.Config) *slog.Logger {

@@ -29,6 +29,9 @@ type hubFlags struct {
 	url, token, tokenFile, profile string
 	// used is the URL that was settled on, for messages.
 	used string
+	// asked is the client that was made for the address of this handle, if one was.
+	asked  *client.Client
+	handle string
 }
 
 func (h *hubFlags) add(f *pflag.FlagSet) {
@@ -177,7 +180,8 @@ func (p *program) clientAt(ref string) (*client.Client, string, error) {
 		}
 		a.url, p.hub.used = base, base
 	}
-	return p.clientOf(a.url, a.token), handle, nil
+	p.hub.asked, p.hub.handle = p.clientOf(a.url, a.token), handle
+	return p.hub.asked, handle, nil
 }
 
 func sameURL(a, b string) bool { return strings.TrimRight(a, "/") == strings.TrimRight(b, "/") }

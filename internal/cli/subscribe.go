@@ -21,7 +21,7 @@ not end it, because the answer may come from elsewhere. Broken connections and
 restarts of the hub are got over without gap or duplicate. The exit code tells what
 became of the task.`,
 		Example:           "  holdfast subscribe @writer 0198… -o jsonl",
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := withTimeout(cmd.Context(), timeout)

@@ -173,7 +173,7 @@ func (p *program) taskList(tasks []*client.Task, next, empty string, remark func
 		id:   func(t *client.Task) string { return t.ID },
 		head: []string{"TASK", "STATE", "FROM", "TO", "AGE", "NOTE"},
 		row: func(t *client.Task) []string {
-			return []string{t.ID, t.State, at(t.Caller), at(t.Callee), ago(t.CreatedAt, now), remark(t)}
+			return []string{t.ID, t.State, at(t.Caller), at(t.Callee), ago(t.CreatedAt.Time, now), remark(t)}
 		},
 	})
 }

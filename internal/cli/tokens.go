@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-hub/holdfast/client"
 )
 
 func (p *program) tokensCommand() *cobra.Command {
-	tokens := &cobra.Command{Use: "tokens", Short: "Tokens: who may act as an address", Args: cobra.NoArgs, RunE: p.help}
+	tokens := &cobra.Command{Use: "tokens", Short: "Tokens: who may act as an address", Args: asUsed, RunE: p.help}
 	tokens.AddCommand(p.tokensList(), p.tokensAdd(), p.tokensRevoke())
 	return tokens
 }
@@ -19,7 +23,7 @@ func (p *program) tokensList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list @handle", Short: "List the tokens of an address, without their secrets",
 		Example:           "  holdfast tokens list @writer",
-		Args:              cobra.ExactArgs(1),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			c, handle, err := p.clientAt(args[0])
@@ -53,7 +57,7 @@ func (p *program) tokensAdd() *cobra.Command {
 is printed here and nowhere else. With -q it is all that is printed.`,
 		Example: `  export HOLDFAST_TOKEN=$(holdfast tokens add @writer --name laptop -q)
   holdfast tokens add @writer --expires-in 720h -o json`,
-		Args:              cobra.ExactArgs(1),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			r := client.TokenRequest{Name: name}
@@ -85,19 +89,50 @@ is printed here and nowhere else. With -q it is all that is printed.`,
 	return cmd
 }
 
+// tokenOwner finds the address of a token, to ask about no token that is not there.
+func tokenOwner(ctx context.Context, c *client.Client, id string) (string, error) {
+	who, err := c.Whoami(ctx)
+	if err != nil {
+		return "", err
+	}
+	agents, err := c.Agents(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, a := range append(agents, client.Agent{Handle: who.Handle}) {
+		tokens, err := c.Tokens(ctx, a.Handle)
+		if err != nil && !errors.Is(err, client.ErrNotFound) { // deleted just now
+			return "", err
+		}
+		if slices.ContainsFunc(tokens, func(t client.Token) bool { return t.ID == id }) {
+			return a.Handle, nil
+		}
+	}
+	return "", &failure{exit: exitNotFound, code: "not_found", message: "there is no token " + id, hint: "holdfast tokens list @handle shows those of an address."}
+}
+
 func (p *program) tokensRevoke() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "revoke ID", Short: "End a token; what is open with it is closed within 30 s",
 		Example: "  holdfast tokens revoke 0198… --yes",
-		Args:    cobra.ExactArgs(1),
+		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			c, err := p.client()
 			if err != nil {
 				return err
 			}
-			if err := p.confirm(yes, "This ends the token %s for good.", args[0]); err != nil {
-				return err
+			if uuid.Validate(args[0]) != nil {
+				return usagef("%q is no id of a token; holdfast tokens list @handle shows them", args[0])
+			}
+			if !yes {
+				whose, err := tokenOwner(cmd.Context(), c, args[0])
+				if err != nil {
+					return err
+				}
+				if err := p.confirm(false, "This ends the token %s of @%s for good.", args[0], whose); err != nil {
+					return err
+				}
 			}
 			if err := c.RevokeToken(cmd.Context(), args[0]); err != nil {
 				return err

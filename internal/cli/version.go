@@ -25,11 +25,16 @@ func version() string {
 	return "dev"
 }
 
+// versionLine is the version for people.
+func versionLine() string {
+	return fmt.Sprintf("holdfast %s (%s, %s/%s)", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of this program",
 		Example: "  holdfast version -o json",
-		Args:    cobra.NoArgs,
+		Args:    asUsed,
 		RunE: p.run(func(*cobra.Command, []string) error {
 			v := struct {
 				Version  string `json:"version"`
@@ -37,7 +42,7 @@ func (p *program) versionCommand() *cobra.Command {
 				Platform string `json:"platform"`
 			}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			return p.show(v, v.Version, func() error {
-				_, err := fmt.Fprintf(p.out, "holdfast %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+				_, err := fmt.Fprintln(p.out, versionLine())
 				return err
 			})
 		}),

@@ -31,7 +31,7 @@ func (v *viewer) event(e client.Event) error {
 		fmt.Fprintln(v.p.out, e.Task.ID)
 	}
 	v.seen, v.seq = true, max(v.seq, e.Seq)
-	t := v.t.ID
+	t, before := v.t.ID, v.t.State
 	v.t.Fold(e)
 	v.t.ID = first(v.t.ID, t)
 	switch {
@@ -39,6 +39,9 @@ func (v *viewer) event(e client.Event) error {
 		return nil
 	case v.p.output.machine():
 		return writeJSON(v.p.out, e, false)
+	}
+	if e.Status != nil && e.Status.State == before && e.Text() == "" {
+		return nil // nothing new
 	}
 	return v.say(e)
 }
@@ -103,7 +106,7 @@ func (v *viewer) end() error {
 				return err
 			}
 		}
-		v.p.verdict(v.to, &v.t)
+		v.p.verdict(v.to, &v.t, len(v.shown) == 0)
 	}
 	return tell(v.t.State)
 }

@@ -51,7 +51,7 @@ func (p *program) workCommand() *cobra.Command {
 		Use: "work [@handle] --exec CMD", Short: "Make an agent of a shell command", Long: workHelp,
 		Example: `  holdfast work @upper --exec "tr a-z A-Z"
   holdfast work --token-file coder.token --concurrency 4 --exec ./coder.sh`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
 			if f.exec == "" {

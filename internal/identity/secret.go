@@ -126,7 +126,7 @@ func (s *Service) takeEnvToken(ctx context.Context, admin *hub.Address, token st
 	t := s.adminToken(admin, envTokenName)
 	t.ID, t.Hash = s.opt.NewID(), hash
 	if err := s.opt.Store.CreateToken(ctx, t); hub.KindOf(err) == hub.Exists {
-		return hub.Wrap(hub.Invalid, err, "HOLDFAST_ADMIN_TOKEN was used before, as a token that was revoked or belongs to an agent; choose a new value")
+		return hub.Errorf(hub.Invalid, "HOLDFAST_ADMIN_TOKEN has a value that was a token before and was revoked, or is the token of an agent; unset HOLDFAST_ADMIN_TOKEN, or choose a value that was never used")
 	} else if err != nil {
 		return fmt.Errorf("store HOLDFAST_ADMIN_TOKEN: %w", err)
 	}

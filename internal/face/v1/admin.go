@@ -215,7 +215,7 @@ func (f *face) info(ctx context.Context, _ hub.Principal, _ *none) (*answer[wire
 		return nil, err
 	}
 	return &answer[wire.Info]{wire.Info{
-		Version: f.opt.Version, Store: f.opt.StoreName, PublicURL: f.opt.PublicURL, StartedAt: f.opt.StartedAt,
+		Version: f.opt.Version, Store: f.opt.StoreName, PublicURL: f.opt.PublicURL, StartedAt: wire.Time{Time: f.opt.StartedAt},
 		Ready: stats.Ready, Leased: stats.Leased, Parked: stats.Parked,
 	}}, nil
 }
@@ -271,7 +271,7 @@ func (f *face) agent(a *hub.Address) wire.Agent {
 		ID: a.ID, Handle: a.Handle, Name: a.Handle, Kind: a.Kind.String(), Description: a.Description,
 		Access: a.Access.String(), LeaseS: int(a.Lease / time.Second), MaxRedeliveries: a.MaxRedeliveries,
 		DedupeMessageID: a.DedupeMessageID, OnUnknown: a.OnUnknown,
-		Delivery: deliveryPull, URL: f.opt.PublicURL + "/a/" + a.Handle, CreatedAt: a.CreatedAt,
+		Delivery: deliveryPull, URL: f.opt.PublicURL + "/a/" + a.Handle, CreatedAt: wire.Time{Time: a.CreatedAt},
 		LastSeenAt: timeOrNil(f.opt.Engine.LastSeen(a.ID)),
 	}
 	var card wire.Card
@@ -283,12 +283,12 @@ func (f *face) agent(a *hub.Address) wire.Agent {
 
 // token is a token as /v1 shows it, without its secret.
 func token(t *hub.Token) wire.Token {
-	return wire.Token{ID: t.ID, AgentID: t.Address, Name: t.Name, CreatedAt: t.CreatedAt, ExpiresAt: timeOrNil(t.ExpiresAt)}
+	return wire.Token{ID: t.ID, AgentID: t.Address, Name: t.Name, CreatedAt: wire.Time{Time: t.CreatedAt}, ExpiresAt: timeOrNil(t.ExpiresAt)}
 }
 
-func timeOrNil(t time.Time) *time.Time {
+func timeOrNil(t time.Time) *wire.Time {
 	if t.IsZero() {
 		return nil
 	}
-	return &t
+	return wire.At(t)
 }

@@ -163,7 +163,7 @@ func TestTokens(t *testing.T) {
 	h, admin := start(t)
 	agent(t, h, "coder")
 	made := decode[wire.Token](t, admin.want(201, "POST", "/v1/agents/coder/tokens", `{"name":"laptop","expires_in":3600}`))
-	if made.Token == "" || made.Name != "laptop" || made.ExpiresAt == nil || made.ExpiresAt.Sub(made.CreatedAt) != time.Hour {
+	if made.Token == "" || made.Name != "laptop" || made.ExpiresAt == nil || made.ExpiresAt.Sub(made.CreatedAt.Time) != time.Hour {
 		t.Errorf("%+v", made)
 	}
 	coder := who{t, h.URL, made.Token}

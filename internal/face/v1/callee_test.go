@@ -35,7 +35,7 @@ func TestTheLeaseIsTheOneAskedFor(t *testing.T) {
 	coder, boss := agent(t, h, "coder"), agent(t, h, "boss")
 	boss.send("coder", "hi")
 	got := coder.task("GET", "/v1/agents/me/tasks/next?lease=90", "")
-	if d := got.LeaseExpiresAt.Sub(*got.ClaimedAt); d != 90*time.Second {
+	if d := got.LeaseExpiresAt.Sub(got.ClaimedAt.Time); d != 90*time.Second {
 		t.Errorf("the lease lasts %v", d)
 	}
 }

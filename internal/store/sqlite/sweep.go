@@ -168,15 +168,13 @@ func (t *tx) remove(task int64) error {
 func (s *Store) MarkRead(ctx context.Context, marks []hub.ReadMark) error {
 	return s.write(ctx, func(t *tx) error {
 		for _, m := range marks {
-			if m.Polls > 0 {
-				if _, err := t.exec("UPDATE task SET polls = polls + ?, polled_at = ? WHERE id = ?", m.Polls, t.now, m.Task); err != nil {
-					return err
-				}
+			// Most marks are of an end that was read; others leave its index alone.
+			sql := "UPDATE task SET polls = polls + ?1, polled_at = iif(?1 > 0, ?2, polled_at) WHERE id = ?3"
+			if m.End {
+				sql = `UPDATE task SET polls = polls + ?1, polled_at = iif(?1 > 0, ?2, polled_at),
+					read_at = iif(read_at IS NULL AND ended_at IS NOT NULL, ?2, read_at) WHERE id = ?3`
 			}
-			if !m.End {
-				continue
-			}
-			if _, err := t.exec("UPDATE task SET read_at = ? WHERE id = ? AND read_at IS NULL AND ended_at IS NOT NULL", t.now, m.Task); err != nil {
+			if _, err := t.exec(sql, m.Polls, t.now, m.Task); err != nil {
 				return err
 			}
 		}

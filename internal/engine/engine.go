@@ -60,6 +60,7 @@ type Engine struct {
 	rates   rates
 	seen    sync.Map // callee id -> time.Time of the last poll
 	open    gauges
+	streams streams
 
 	draining  chan struct{}
 	drainOnce sync.Once

@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -155,5 +157,36 @@ func TestTwentyIdenticalSendsAreOneTask(t *testing.T) {
 	page, err := e.Tasks(t.Context(), principal("caller"), "callee", hub.TaskFilter{Total: true})
 	if err != nil || page.Total != 1 {
 		t.Errorf("there are %d tasks, %v; want one", page.Total, err)
+	}
+}
+
+func TestStreamsOfOneAddressAreBounded(t *testing.T) {
+	e, _ := open(t, engine.Options{})
+	ctx, end := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer end()
+	follow := func(by string) error {
+		feed, err := e.FollowActivity(ctx, principal(by), "")
+		if err != nil {
+			return err
+		}
+		wg.Go(func() { _, _ = feed.Next(ctx) })
+		return nil
+	}
+	var err error
+	for range 1100 { // what has not begun to wait yet does not count
+		if err = follow("caller"); err != nil {
+			break
+		}
+		runtime.Gosched()
+	}
+	for hub.KindOf(err) != hub.RateLimited {
+		if err = follow("caller"); t.Context().Err() != nil {
+			t.Fatalf("beyond the limit: %v", err)
+		}
+	}
+	if err := follow("other"); err != nil {
+		t.Errorf("another address is refused too: %v", err)
 	}
 }

@@ -139,6 +139,9 @@ type Stream struct {
 // Subscribe follows a task: from a snapshot if after is negative, which a task that
 // has ended does not allow (Ended); else with exactly the events after that number.
 func (e *Engine) Subscribe(ctx context.Context, p hub.Principal, r Ref, after int64, load hub.Load) (*Stream, error) {
+	if err := e.streams.check(p.Address); err != nil {
+		return nil, err
+	}
 	ref, err := e.ref(ctx, p, r)
 	if err != nil {
 		return nil, err
@@ -179,6 +182,8 @@ func (s *Stream) Next(ctx context.Context) (events []hub.Event, more bool, err e
 		s.snapshot = nil // it has been shown
 		hub.GiveBack(ctx)
 	}
+	s.e.streams.enter(s.p.Address)
+	defer s.e.streams.leave(s.p.Address)
 	w := s.e.tasks.join(s.ref.ID)
 	defer s.e.tasks.leave(s.ref.ID, w)
 	for {
@@ -223,6 +228,9 @@ type Feed struct {
 
 // FollowActivity follows the feed after a cursor; empty means from now on.
 func (e *Engine) FollowActivity(ctx context.Context, p hub.Principal, after string) (*Feed, error) {
+	if err := e.streams.check(p.Address); err != nil {
+		return nil, err
+	}
 	page, err := e.store.Activity(ctx, hub.ActivityQuery{By: p.Viewer(), After: after, Tail: after == "", Limit: 1})
 	if err != nil {
 		return nil, err
@@ -235,6 +243,8 @@ func (e *Engine) FollowActivity(ctx context.Context, p hub.Principal, after stri
 
 // Next waits for lines after the last ones given; io.EOF when the hub shuts down.
 func (f *Feed) Next(ctx context.Context) ([]hub.Activity, error) {
+	f.e.streams.enter(f.p.Address)
+	defer f.e.streams.leave(f.p.Address)
 	key := f.p.Address
 	if f.p.Admin() {
 		key = everyone

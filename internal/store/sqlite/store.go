@@ -192,8 +192,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	})
 }
 
-// health is the error of the last transaction that failed, unless one that wrote
-// something has been committed since.
+// health is the error of the last transaction that failed, until a sweep has found out
+// that the disk takes writes again.
 func (s *Store) health() error {
 	box, _ := s.unhealthy.Load().(errorBox)
 	return box.err

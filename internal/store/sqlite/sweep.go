@@ -13,10 +13,12 @@ import (
 func (s *Store) Sweep(ctx context.Context, limit int, leases bool, l hub.Limits) (hub.Swept, error) {
 	return write(ctx, s, func(t *tx) (hub.Swept, error) {
 		if s.health() != nil {
-			// Find out whether the disk takes writes again, on an idle hub, too.
-			if _, err := t.exec("INSERT INTO meta VALUES ('recovered_at', ?1) ON CONFLICT DO UPDATE SET value = ?1", t.now.Format(time.RFC3339)); err != nil {
+			// Find out whether the disk takes writes again, on an idle hub, too: 256 KiB,
+			// since a disk that has room for a page or two is still full.
+			if _, err := t.exec("INSERT INTO meta VALUES ('probe', hex(randomblob(131072))) ON CONFLICT DO UPDATE SET value = excluded.value"); err != nil {
 				return hub.Swept{}, err
 			}
+			t.probe = true
 		}
 		list, err := t.heads("SELECT "+headColumns+`FROM queue q JOIN task t ON t.n = q.task
 			WHERE q.due_at <= ?1 AND (?2 OR q.phase <> ?3 OR q.deadline <= ?1) ORDER BY q.due_at, q.task LIMIT ?4`,

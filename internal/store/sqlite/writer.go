@@ -27,6 +27,8 @@ type tx struct {
 	wrote bool
 	// keep what was written although the transition was refused.
 	keep bool
+	// probe: it wrote enough to know that the disk takes writes again.
+	probe bool
 }
 
 // exec and insert shadow conn's to note that something was written.
@@ -147,11 +149,10 @@ var errUndo = errors.New("a transition has to be undone")
 // transact runs transitions in one transaction and says what became of it. With an
 // error nothing was kept; each transition has that error then, unless it is errUndo.
 func (s *Store) transact(batch []*op) (err error) {
-	wrote := false
+	probed := false
 	defer func() {
 		if err == nil {
-			// Whether the disk takes writes again only a write can tell.
-			if wrote {
+			if probed {
 				s.unhealthy.Store(errorBox{})
 			}
 			return
@@ -176,7 +177,7 @@ func (s *Store) transact(batch []*op) (err error) {
 		}
 		t := &tx{conn: s.w, s: s, now: s.opt.Now().Truncate(time.Millisecond).UTC()}
 		o.err = protect(o.run, t)
-		wrote = wrote || t.wrote
+		probed = probed || t.probe
 		switch {
 		case broken(o.err):
 			return o.err

@@ -14,6 +14,8 @@ type Limits struct {
 	Events   int64
 	Bytes    int64
 	Messages int
+	// Pushes bounds the push-notification configurations of one task.
+	Pushes int
 	// OpenTasks bounds the unfinished tasks of one caller at one address.
 	OpenTasks int
 	// Lease is how long a claim lasts; LeaseMax bounds what a callee may ask for.
@@ -28,7 +30,7 @@ type Limits struct {
 // DefaultLimits are the limits of a hub that was told nothing else.
 func DefaultLimits() Limits {
 	return Limits{
-		Events: 20_000, Bytes: 64 << 20, Messages: 1_000, OpenTasks: 10_000,
+		Events: 20_000, Bytes: 64 << 20, Messages: 1_000, Pushes: 16, OpenTasks: 10_000,
 		Lease: 600 * time.Second, LeaseMax: 24 * time.Hour, Redeliveries: 5,
 		BackoffMin: time.Second, BackoffMax: time.Minute,
 	}

@@ -215,7 +215,10 @@ type Send struct {
 	Deadline time.Time
 	Key      *Key
 	Claim    *ClaimSpec
-	Limits   Limits
+	// Push, if not nil, is a push-notification configuration that is put in the same
+	// transaction; of a new task it wants all events.
+	Push   *PushConfig
+	Limits Limits
 }
 
 // Key is an idempotency key.
@@ -307,6 +310,9 @@ type Load struct {
 	History int
 	// Artifacts folds and includes the artifacts.
 	Artifacts bool
+	// AsOf, if not 0, gives status, questions and artifacts as they were after that
+	// event.
+	AsOf int64
 }
 
 // TaskFilter selects tasks.

@@ -44,6 +44,8 @@ type Task struct {
 	CreatedAt, ClaimedAt, EndedAt, ReadAt, LastPolledAt time.Time
 	PollCount                                           int
 
+	// Pushes is how many push-notification configurations the task has.
+	Pushes int
 	// Messages is how many messages the task has, those that callees asked with
 	// included.
 	Messages int

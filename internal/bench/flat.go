@@ -24,8 +24,8 @@ const (
 )
 
 // flat measures the store alone: what it costs to accept, claim and complete a task
-// with a million ready ones against a thousand. Both stores are loaded through the
-// store's own Send, with many at once.
+// with a million ready ones against a thousand. The thousand came through the store's
+// own Send, and the million are copies of such.
 func flat(ctx context.Context, r *run) (err error) {
 	few, err := r.openLoaded(ctx, fewTasks)
 	if err != nil {
@@ -82,25 +82,48 @@ type storeBed struct {
 	sent    atomic.Int64
 }
 
-// openLoaded opens a new store and sends n tasks.
+// openLoaded opens a new store with n ready tasks.
 func (r *run) openLoaded(ctx context.Context, n int) (*storeBed, error) {
 	dir, err := os.MkdirTemp(r.Dir, "holdfast-bench-")
 	if err != nil {
 		return nil, err
 	}
 	b := &storeBed{dir: dir}
-	if b.s, err = sqlite.Open(ctx, sqlite.Options{Dir: filepath.Join(dir, "data")}); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	if err := b.load(ctx, r, n); err != nil {
+	if err := b.open(ctx, r, n); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
 }
 
-func (b *storeBed) close() error { return errors.Join(b.s.Close(), os.RemoveAll(b.dir)) }
+func (b *storeBed) open(ctx context.Context, r *run, n int) (err error) {
+	data := filepath.Join(b.dir, "data")
+	if b.s, err = sqlite.Open(ctx, sqlite.Options{Dir: data}); err != nil {
+		return err
+	}
+	if err := b.load(ctx, min(n, fewTasks)); err != nil || n <= fewTasks {
+		return err
+	}
+	r.progress("loading %d tasks", n)
+	if err := b.s.Close(); err != nil {
+		return err
+	}
+	if err := multiply(data, n); err != nil {
+		return fmt.Errorf("load %d tasks: %w", n, err)
+	}
+	b.s, err = sqlite.Open(ctx, sqlite.Options{Dir: data})
+	return err
+}
 
-func (b *storeBed) load(ctx context.Context, r *run, n int) error {
+func (b *storeBed) close() error {
+	var err error
+	if b.s != nil {
+		err = b.s.Close()
+	}
+	return errors.Join(err, os.RemoveAll(b.dir))
+}
+
+// load makes the addresses and sends n tasks.
+func (b *storeBed) load(ctx context.Context, n int) error {
 	for i := range 1 + callerAddresses {
 		a := hub.Address{
 			ID: newID(), Handle: "agent-" + strconv.Itoa(i), Kind: hub.KindAgent, Access: hub.Open,
@@ -112,27 +135,16 @@ func (b *storeBed) load(ctx context.Context, r *run, n int) error {
 		b.callers = append(b.callers, a.ID)
 	}
 	b.callee, b.callers = b.callers[0], b.callers[1:]
-	const step, width = 50_000, 4 * sliceSize // so that every batch is a full one
-	for done := 0; done < n; done += step {
-		began := time.Now()
-		some := min(step, n-done)
-		if err := atOnce(some, width, b.send(ctx)); err != nil {
-			return err
-		}
-		if n > step {
-			r.progress("loaded %d of %d tasks, %.0f/s", done+some, n, float64(some)/time.Since(began).Seconds())
-		}
-	}
-	return nil
+	return atOnce(n, sliceSize, b.send(ctx))
 }
 
 // slice accepts, claims and completes some tasks, and gives the cost of each of the
 // three in µs. The number of ready tasks is the same afterwards.
 func (b *storeBed) slice(ctx context.Context) (cost [3]float64, err error) {
 	claimed := make([]*hub.Task, sliceSize)
-	claim := func(i int) (err error) {
-		claimed[i], err = b.s.Claim(ctx, b.callee, hub.ClaimSpec{Lease: time.Hour})
-		if err == nil && claimed[i] == nil {
+	claim := func(i int) error {
+		got, err := b.s.Claim(ctx, b.callee, hub.ClaimSpec{Lease: time.Hour})
+		if claimed[i] = got.Task; err == nil && got.Task == nil {
 			err = errors.New("nothing was ready")
 		}
 		return err

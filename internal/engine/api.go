@@ -21,6 +21,10 @@ type SendRequest struct {
 	// AnswerContext: see hub.Send.
 	AnswerContext bool
 
+	// Push, if not nil, is a push-notification configuration that is set along with
+	// the message, as SetPush does; of a new task it wants all events.
+	Push *hub.PushConfig
+
 	// IdempotencyKey, and the lineage headers, as they came; empty if they did not.
 	IdempotencyKey, HoldfastTask, ParentCall, Traceparent string
 }

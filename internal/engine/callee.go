@@ -40,6 +40,7 @@ func (e *Engine) Report(ctx context.Context, p hub.Principal, r ReportRequest) (
 	if out.Next != nil {
 		e.changed(out.Next, hint{state: out.Next.State})
 	}
+	e.failed(out.Failed)
 	return ReportResult{Task: out.Task, Next: out.Next}, nil
 }
 
@@ -89,14 +90,14 @@ func (e *Engine) Heartbeat(ctx context.Context, p hub.Principal, task, claim str
 	return e.store.Heartbeat(context.WithoutCancel(ctx), hub.Heartbeat{Callee: p.Address, Task: task, Attempt: attempt, After: after})
 }
 
-// attemptOf reads a claim id; a claim of another task has lapsed by definition.
+// attemptOf reads a claim id, 0 if there is none.
 func attemptOf(task, claim string) (int, error) {
 	if claim == "" {
 		return 0, nil
 	}
 	n, ok := hub.ParseClaimID(task, claim)
 	if !ok {
-		return 0, hub.ErrClaimLapsed()
+		return 0, hub.ErrNoSuchClaim()
 	}
 	return n, nil
 }

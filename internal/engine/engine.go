@@ -44,6 +44,13 @@ type Options struct {
 	// Rate of 0 bounds nothing.
 	Rate  float64
 	Burst int
+	// Pusher sends push notifications, and Sealer seals the secrets of their
+	// configurations. If one is nil, push is not supported: see Engine.PushSupported.
+	Pusher hub.Pusher
+	Sealer hub.Sealer
+	// CheckPushURL judges where notifications are to go when a configuration is saved,
+	// with an Invalid error about the field "url"; nil for no such rule.
+	CheckPushURL func(ctx context.Context, url string) error
 	// NewID makes task and context ids; UUIDv7 if nil.
 	NewID func() string
 }
@@ -144,9 +151,32 @@ func (e *Engine) ref(ctx context.Context, p hub.Principal, r Ref) (hub.TaskRef, 
 	return hub.TaskRef{Callee: t.Callee.ID, ID: t.ID}, nil
 }
 
+// Former finds an address that p may not call, or that was deleted, and has once sent a
+// task to, for what concerns those tasks: they stay p's. NotPermitted, like callable,
+// for every other. Its ID is what was asked for, since several may have had a handle.
+func (e *Engine) Former(ctx context.Context, p hub.Principal, ref string) (*hub.Address, error) {
+	a, err := e.former(ctx, p, ref)
+	if err != nil {
+		return nil, err
+	}
+	a.ID = ref
+	return a, nil
+}
+
+func (e *Engine) former(ctx context.Context, p hub.Principal, ref string) (*hub.Address, error) {
+	a, err := e.store.FormerAddress(ctx, ref, p.Viewer())
+	if hub.KindOf(err) == hub.NotFound {
+		return nil, hub.ErrNotPermitted()
+	}
+	return a, err
+}
+
 // changed gives the hints of a committed transition.
 func (e *Engine) changed(t *hub.Task, h hint) {
 	e.tasks.notify(t.ID, h)
+	if t.Pushes > 0 {
+		e.wakePusher()
+	}
 	e.line(t.Caller.ID)
 	if t.Callee.ID != t.Caller.ID {
 		e.line(t.Callee.ID)

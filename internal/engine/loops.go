@@ -63,14 +63,24 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 }
 
 func (e *Engine) swept(out hub.Swept) {
-	for _, id := range out.Tasks {
-		e.tasks.notify(id, hint{state: hub.Failed})
-	}
+	e.failed(out.Tasks)
 	for _, callee := range out.Ready {
 		e.pollers.wake(callee)
 	}
 	if out.Changed > 0 {
 		e.feed.notifyAll()
+	}
+}
+
+// failed gives the hints for tasks that the store has ended by itself; whose they are
+// is not known, so every feed is to look.
+func (e *Engine) failed(ids []string) {
+	for _, id := range ids {
+		e.tasks.notify(id, hint{state: hub.Failed})
+	}
+	if len(ids) > 0 {
+		e.feed.notifyAll()
+		e.wakePusher() // theirs may have configurations
 	}
 }
 

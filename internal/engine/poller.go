@@ -147,13 +147,14 @@ func (e *Engine) Next(ctx context.Context, p hub.Principal, r NextRequest) (*hub
 	deadline := time.NewTimer(r.Wait)
 	defer deadline.Stop()
 	for {
-		t, err := e.store.Claim(context.WithoutCancel(ctx), pl.callee, spec)
+		got, err := e.store.Claim(context.WithoutCancel(ctx), pl.callee, spec)
 		if err != nil {
 			return nil, err
 		}
-		if t != nil {
-			e.changed(t, hint{state: t.State})
-			return e.handOver(ctx, t)
+		e.failed(got.Failed)
+		if got.Task != nil {
+			e.changed(got.Task, hint{state: got.Task.State})
+			return e.handOver(ctx, got.Task)
 		}
 		if r.Wait <= 0 || ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -204,7 +205,8 @@ func (e *Engine) handOver(ctx context.Context, t *hub.Task) (*hub.Task, error) {
 }
 
 // GiveBack undoes a claim that its holder will not work on: the task is offered again
-// at once, and it is no failure. Nothing happens unless that claim still holds it.
+// at once, and it is no failure. Refused as hub.Transitions says unless that claim
+// still holds it.
 func (e *Engine) GiveBack(ctx context.Context, p hub.Principal, task, claim string) error {
 	attempt, err := attemptOf(task, claim)
 	if err != nil {
@@ -226,6 +228,9 @@ func (e *Engine) GiveBack(ctx context.Context, p hub.Principal, task, claim stri
 // again at once, and it is no failure.
 func (e *Engine) Release(ctx context.Context, t *hub.Task) {
 	err := e.store.Release(context.WithoutCancel(ctx), t.Callee.ID, t.ID, t.Attempt)
+	if kind := hub.KindOf(err); kind == hub.Conflict || kind == hub.NotFound {
+		return // canceled or lapsed meanwhile, so there is nothing to undo
+	}
 	if err != nil {
 		// The lease will end it.
 		e.opt.Log.WarnContext(ctx, "a claim could not be released", "task", t.ID, "error", err)
@@ -237,7 +242,7 @@ func (e *Engine) Release(ctx context.Context, t *hub.Task) {
 
 // claimSpec fills in what the callee left open.
 func (e *Engine) claimSpec(ctx context.Context, p hub.Principal, r NextRequest) (hub.ClaimSpec, error) {
-	spec := hub.ClaimSpec{Lease: r.Lease, Ack: r.Ack}
+	spec := hub.ClaimSpec{Lease: r.Lease, Ack: r.Ack, Attempts: e.opt.Limits.Attempts}
 	if spec.Lease == 0 {
 		a, err := e.opt.Directory.Resolve(ctx, p.Address)
 		if err != nil {

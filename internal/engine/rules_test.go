@@ -133,10 +133,18 @@ func TestRefusalsOfWhatCannotBe(t *testing.T) {
 	_, errRequeue := e.Requeue(t.Context(), principal("caller"), sent.ID)
 	_, errAny := e.Task(t.Context(), principal("other"), engine.Ref{Task: sent.ID}, hub.Load{})
 	_, errClaim := e.Heartbeat(t.Context(), principal("callee"), sent.ID, "another.1", -1)
+	errGarbage := e.GiveBack(t.Context(), principal("callee"), sent.ID, "garbage")
+	errNoClaim := e.GiveBack(t.Context(), principal("callee"), sent.ID, "")
+	errNotMine := e.GiveBack(t.Context(), principal("other"), sent.ID, hub.ClaimID(sent.ID, 1))
+	errNever := e.GiveBack(t.Context(), principal("callee"), sent.ID, hub.ClaimID(sent.ID, 1))
 	for name, c := range map[string]struct {
 		err  error
 		want hub.Kind
 	}{
+		"a release of garbage":          {errGarbage, hub.Conflict},
+		"a release of no claim":         {errNoClaim, hub.Invalid},
+		"a release by who has no task":  {errNotMine, hub.NotFound},
+		"a release of a claim never":    {errNever, hub.Conflict},
 		"a deadline in the past":        {errLate, hub.Invalid},
 		"an address that is not there":  {errNobody, hub.NotPermitted},
 		"a lease too short":             {errLease, hub.Invalid},
@@ -191,6 +199,12 @@ func TestACallersOwnTasksStayItsOwnWhenTheAddressIsClosedToIt(t *testing.T) {
 		ref := engine.Ref{Callee: "callee", Task: sent.ID}
 		if _, err := e.Task(t.Context(), principal("caller"), ref, hub.Load{}); err != nil {
 			t.Errorf("%s: reading it gave %v", name, err)
+		}
+		if page, err := e.Tasks(t.Context(), principal("caller"), "callee", hub.TaskFilter{}); err != nil || len(page.Tasks) != 1 {
+			t.Errorf("%s: listing it gave %d tasks, %v", name, len(page.Tasks), err)
+		}
+		if _, err := e.Tasks(t.Context(), principal("other"), "callee", hub.TaskFilter{}); hub.KindOf(err) != hub.NotPermitted {
+			t.Errorf("%s: somebody else's list gave %v", name, err)
 		}
 		_, foreign := e.Task(t.Context(), principal("other"), ref, hub.Load{})
 		_, missing := e.Task(t.Context(), principal("other"), engine.Ref{Callee: "callee", Task: "nothing"}, hub.Load{})

@@ -93,6 +93,9 @@ func (e *Engine) prepare(ctx context.Context, p hub.Principal, r *SendRequest) (
 	if in, err = e.newSend(p, callee, r); err != nil {
 		return in, false, err
 	}
+	if err := e.inlinePush(ctx, r, &in); err != nil {
+		return in, false, err
+	}
 	lineageIgnored, err = e.lineage(ctx, p, r, &in)
 	return in, lineageIgnored, err
 }
@@ -110,6 +113,7 @@ func (e *Engine) accept(ctx context.Context, in hub.Send) (SendResult, error) {
 		return SendResult{}, err
 	}
 	e.sent(in.Callee, sent)
+	e.failed(sent.Failed)
 	return SendResult{Task: sent.Task, Created: sent.Created, Replayed: sent.Replayed}, nil
 }
 

@@ -40,6 +40,8 @@ const (
 	Exists
 	// ClientGone is a request whose client did not wait for the answer.
 	ClientGone
+	// PushNotSupported is an operation on push notifications at a hub that sends none.
+	PushNotSupported
 )
 
 // Error is an error that a client may see. Message says what happened, why and
@@ -79,7 +81,7 @@ var codes = [...]string{
 	NotPermitted: "not_permitted", NotFound: "not_found", Conflict: "conflict",
 	Ended: "task_ended", NotCancelable: "task_not_cancelable", KeyReused: "idempotency_key_reused",
 	TooLarge: "too_large", RateLimited: "rate_limited", Unavailable: "unavailable", Exists: "exists",
-	ClientGone: "client_gone",
+	ClientGone: "client_gone", PushNotSupported: "push_not_supported",
 }
 
 // Errorf makes an error of a kind with that kind's usual code.
@@ -116,9 +118,21 @@ func KindOf(err error) Kind {
 // ErrTaskNotFound: no such task, or none that the principal may know of.
 func ErrTaskNotFound() *Error { return Errorf(NotFound, "there is no such task") }
 
+// ErrPushNotFound: the task has no such push-notification configuration.
+func ErrPushNotFound() *Error {
+	return Errorf(NotFound, "the task has no push-notification configuration with that id")
+}
+
 // ErrNotPermitted: the one answer to every call that may not be made.
 func ErrNotPermitted() *Error {
 	return Errorf(NotPermitted, "this caller may not call that address, or it does not exist; ask the hub's administrator")
+}
+
+// ErrNoSuchClaim: what was sent as X-Claim never was a claim of the task.
+func ErrNoSuchClaim() *Error {
+	e := Errorf(Conflict, "this is no claim of this task; send the claim_id that the task was handed out with, or leave X-Claim out if no other worker shares this address")
+	e.Field = "X-Claim"
+	return e
 }
 
 // ErrClaimLapsed: the report's claim is no longer the task's newest.

@@ -2,10 +2,6 @@ package hub
 
 import "time"
 
-// MaxAttempts is how often one task is handed out at the most, given back or not; then
-// it fails.
-const MaxAttempts = 10_000
-
 // Limits bound what one task, caller or request may take. All are defaults that
 // the operator can change.
 type Limits struct {
@@ -14,6 +10,9 @@ type Limits struct {
 	Events   int64
 	Bytes    int64
 	Messages int
+	// Attempts is how often one task is handed out at the most, given back or not; then
+	// it fails.
+	Attempts int
 	// Pushes bounds the push-notification configurations of one task.
 	Pushes int
 	// OpenTasks bounds the unfinished tasks of one caller at one address.
@@ -30,7 +29,7 @@ type Limits struct {
 // DefaultLimits are the limits of a hub that was told nothing else.
 func DefaultLimits() Limits {
 	return Limits{
-		Events: 20_000, Bytes: 64 << 20, Messages: 1_000, Pushes: 16, OpenTasks: 10_000,
+		Events: 20_000, Bytes: 64 << 20, Messages: 1_000, Attempts: 10_000, Pushes: 16, OpenTasks: 10_000,
 		Lease: 600 * time.Second, LeaseMax: 24 * time.Hour, Redeliveries: 5,
 		BackoffMin: time.Second, BackoffMax: time.Minute,
 	}

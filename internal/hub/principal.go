@@ -105,6 +105,15 @@ func (k AddressKind) String() string {
 	return "unknown"
 }
 
+// Delivery is how a task reaches an address of this kind, in /v1's words: an agent
+// pulls, and a person has an inbox.
+func (k AddressKind) Delivery() string {
+	if k == KindPerson {
+		return "inbox"
+	}
+	return "pull"
+}
+
 // Access says who may call an address.
 type Access uint8
 

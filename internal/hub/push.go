@@ -26,15 +26,28 @@ type PushConfig struct {
 	CreatedAt time.Time
 	// Cursor is the last event that is done with: delivered, skipped or not wanted.
 	Cursor int64
-	// Tries is how often the event after it was tried in vain, since when, and with
-	// what outcome; NextTry is when it is tried next. Zero when all is delivered.
-	Tries       int
+	// Tries is how often the event after it was tried in vain.
+	Tries int
+	// FailedSince is the first try in vain since anything was delivered, and LastError
+	// the outcome of the last; zero once something is delivered. Giving an event up does
+	// not reset them: where all fails, the time for it runs but once.
 	FailedSince time.Time
 	LastError   string
-	NextTry     time.Time
-	// Failed counts the events that were given up.
+	// NextTry is when the event after Cursor is tried next; zero when nothing is left to
+	// deliver, and while a sender is at it.
+	NextTry time.Time
+	// Failed counts the events that were given up and not delivered since.
 	Failed int
 }
+
+// PushSecrets is what is sealed of a configuration, as JSON.
+type PushSecrets struct {
+	Token       string `json:"token,omitempty"`
+	Credentials string `json:"credentials,omitempty"`
+}
+
+// PushAbout is what the secrets of a configuration are sealed about; see Sealer.
+func PushAbout(task, config string) string { return "push/" + task + "/" + config }
 
 // PushFailure is a notification that was given up.
 type PushFailure struct {
@@ -42,8 +55,8 @@ type PushFailure struct {
 	ID     string
 	Task   string
 	Config string
-	URL    string
-	Seq    int64 // the event
+	URL    string // of the configuration, as it is now
+	Seq    int64  // the event
 	At     time.Time
 	Tries  int
 	Reason string
@@ -52,7 +65,7 @@ type PushFailure struct {
 // PushJob is one configuration with events to deliver, on loan to one sender.
 type PushJob struct {
 	Config PushConfig
-	// Loan fences it: a settlement under an older loan is refused.
+	// Loan fences it: a settlement under another loan is refused.
 	Loan           int64
 	Caller, Callee Party
 	Context        string
@@ -69,8 +82,9 @@ type PushOutcome struct {
 	Done int64
 	// Error is why the event after it could not be delivered; empty if none failed.
 	Error string
-	// Retry is when to try that event again. With GiveUp it is skipped instead,
-	// and kept as a PushFailure.
+	// Retry is in how long that event, or whatever is left, is due again. Without Error
+	// it puts that off, and is no failure. With GiveUp the event is skipped instead and
+	// kept as a PushFailure, and the next is due at once.
 	Retry  time.Duration
 	GiveUp bool
 }
@@ -84,7 +98,10 @@ type Pushes interface {
 	// PutPush adds a configuration or replaces the one with its ID, at most
 	// Limits.Pushes per task, else TooLarge. It delivers the events after those that
 	// the task has; of a task that has ended, its end, so that none is lost to a race.
-	// A replaced one keeps its cursor. NotFound as for any task.
+	// A replaced one keeps its cursor and what was given up; what is left is due at once,
+	// its tries forgotten. If it is on loan, what the sender delivers under that loan does
+	// not count and is delivered again, to the new URL; the settlement ends the loan and
+	// does nothing else. NotFound as for any task.
 	PutPush(ctx context.Context, ref TaskRef, by Viewer, c PushConfig, l Limits) (PushConfig, error)
 	// Push gives a configuration; NotFound if the task has none with that id.
 	Push(ctx context.Context, ref TaskRef, by Viewer, id string) (PushConfig, error)
@@ -95,21 +112,27 @@ type Pushes interface {
 	DeletePush(ctx context.Context, ref TaskRef, by Viewer, id string) (bool, error)
 
 	// LendPushes gives configurations that are due, those that wait longest first, each
-	// to this caller alone until the loan ends, and how long until another is due;
-	// negative for never.
+	// to this caller alone until the loan ends, and how long until another is due, or a
+	// loan ends; negative for never. Each brings up to 64 events and about 1 MiB.
 	LendPushes(ctx context.Context, limit int, loan time.Duration) ([]PushJob, time.Duration, error)
-	// SettlePush ends a loan. Conflict if it is not the newest of that configuration,
-	// NotFound if the configuration is gone; nothing changes then.
+	// SettlePush ends a loan, also one whose time is over, until the configuration is lent
+	// again. Conflict if that has happened or the loan was settled, NotFound if the
+	// configuration is gone; nothing changes then. If events are left, they are due. The
+	// first of several events in a row that are given up is noted (ActPushFailed), and so
+	// is the end of a task.
 	SettlePush(ctx context.Context, j PushJob, o PushOutcome) error
-	// ReleasePushes ends all loans, for a hub that starts.
+	// ReleasePushes ends all loans, for a hub that starts; what they were for is due.
 	ReleasePushes(ctx context.Context) error
 
 	// PushFailures lists what was given up of the tasks that the viewer's address sent
-	// (all, for who sees all), newest first; of one task if it is named.
+	// (all, for who sees all), newest first; of one task if it is named, NotFound as for
+	// any task. Of each configuration the newest 1,000 are kept. The cursor to read on from
+	// is empty on the last page; Invalid for one that the store did not make.
 	PushFailures(ctx context.Context, by Viewer, task, cursor string, limit int) ([]PushFailure, string, error)
 	// Redeliver makes a given-up event due again, before all others of its
 	// configuration: the cursor goes back to before it, and later events follow once
-	// more. The failure is gone then. NotFound if it is not the viewer's.
+	// more. That failure and those of later events are gone then. A loan is treated as by
+	// PutPush. NotFound if it is not the viewer's.
 	Redeliver(ctx context.Context, by Viewer, failure string) (PushConfig, error)
 }
 

@@ -13,13 +13,18 @@ type Sealer interface {
 
 // Secrets keeps sealed secrets. Stores never see one in the clear.
 type Secrets interface {
-	// Secret gives the sealed secret with that name; NotFound if there is none.
+	// Secret gives the sealed secret with that name; NotFound if there is none. A named
+	// secret is sealed about its name.
 	Secret(ctx context.Context, name string) ([]byte, error)
 	// AddSecret keeps a sealed secret unless there is one with that name, and gives
 	// the one that is kept, so that of several hubs that start at once all use the same.
 	AddSecret(ctx context.Context, name string, sealed []byte) ([]byte, error)
 	// Reseal replaces every sealed secret of the store, wherever it is kept, with what
-	// f makes of it, in one transaction; about is what it was sealed with. The secret
-	// named as the last argument is written as given, in the same transaction.
+	// f makes of it, in one transaction; about is what it was sealed with. Where f gives
+	// nothing, the secret is dropped with all that is of no use without it. If f is nil
+	// they stay as they are. The secret named as the last argument is not shown to f
+	// but written as given, in the same transaction. f may be called more than once for
+	// a secret. If it fails, nothing changes and its error is given back. What is
+	// replaced is overwritten as far as the store can.
 	Reseal(ctx context.Context, f func(sealed []byte, about string) ([]byte, error), name string, value []byte) error
 }

@@ -22,6 +22,8 @@ type Store interface {
 	Transitions
 	Reads
 	Directory
+	Secrets
+	Pushes
 	// Ping reports whether the store can read and, as far as it knows, commit.
 	Ping(ctx context.Context) error
 	// Close ends all work in an orderly way; what was acknowledged is durable.
@@ -53,16 +55,17 @@ type Transitions interface {
 	// claimed in the same transaction (also when the send was a replay).
 	Send(ctx context.Context, s Send) (Sent, error)
 
-	// Claim gives the first ready task of a callee, or nil when there is none:
+	// Claim gives the first ready task of a callee, or none when nothing is ready:
 	// phase leased, attempt one higher, state WORKING (with an event if it was not).
 	// Order is by rank, then age: rank = max(the callee's floor, the caller's last
 	// rank) + 1 for a new task, the floor for one that comes back; the floor is the
 	// rank of the last claim. So each caller advances at the same pace. A task that was
-	// claimed MaxAttempts times FAILs instead.
-	Claim(ctx context.Context, callee string, c ClaimSpec) (*Task, error)
+	// claimed ClaimSpec.Attempts times FAILs instead, and the next one is looked at.
+	Claim(ctx context.Context, callee string, c ClaimSpec) (Claimed, error)
 
-	// Release undoes a claim whose callee never got it: ready at the floor, no
-	// failure. Nothing happens unless that very claim still holds the task.
+	// Release undoes a claim whose callee never got it, or gives it back: ready at the
+	// floor, no failure. NotFound unless the task is addressed to the callee, Conflict
+	// unless that very claim holds it.
 	Release(ctx context.Context, callee, task string, attempt int) error
 
 	// Report applies what a callee reports, all of it or nothing.
@@ -110,7 +113,8 @@ type Transitions interface {
 	// Requeue is the administrator's: a leased task is taken from its holder and
 	// offered again at once, no failure; a failed one stays as it ended, and a copy
 	// of it (newID, same caller, callee, context, first message, tags, metadata and
-	// lineage, RequeueOf, no deadline) is sent, at the floor; where the original was a
+	// lineage, RequeueOf, no deadline, no push-notification configurations, whose
+	// secrets are sealed for the old task) is sent, at the floor; where the original was a
 	// run of its own, so is the copy. Conflict in any other phase or state.
 	Requeue(ctx context.Context, task, newID string) (*Task, error)
 
@@ -129,7 +133,8 @@ type Transitions interface {
 
 	// Prune removes tasks that ended before the time, with all that is theirs, and
 	// older activity: at most limit tasks, and fewer if they are large. A task stays
-	// while its idempotency key counts. The activity of a task that went is not shown.
+	// while its idempotency key counts, and while there is something to deliver to one of
+	// its push-notification configurations. The activity of a task that went is not shown.
 	Prune(ctx context.Context, before time.Time, limit int) (Pruned, error)
 
 	// MarkRead records polls of callers and that they have read the end. It is not
@@ -162,10 +167,14 @@ type Directory interface {
 	CreateAddress(ctx context.Context, a Address) error
 	// Address finds a living address by handle or id; NotFound otherwise.
 	Address(ctx context.Context, ref string) (*Address, error)
+	// FormerAddress finds an address by handle or id, deleted or not, that the viewer's
+	// address (for who sees all: any) has ever sent a task to; the newest if several had
+	// the handle. NotFound otherwise; the hub's own addresses are never found.
+	FormerAddress(ctx context.Context, ref string, by Viewer) (*Address, error)
 	// Addresses lists the living addresses in the order of their handles, without
 	// the hub's own.
 	Addresses(ctx context.Context) ([]Address, error)
-	// UpdateAddress replaces everything but the id, handle and creation time.
+	// UpdateAddress replaces everything but the id, handle, kind and creation time.
 	UpdateAddress(ctx context.Context, a Address) error
 	// DeleteAddress marks an address deleted and revokes its tokens; its handle is
 	// free again and its history stays.
@@ -216,7 +225,8 @@ type Send struct {
 	Key      *Key
 	Claim    *ClaimSpec
 	// Push, if not nil, is a push-notification configuration that is put in the same
-	// transaction; of a new task it wants all events.
+	// transaction, as by PutPush; of a new task it wants all events, of another those of
+	// this send onwards. A replay puts none.
 	Push   *PushConfig
 	Limits Limits
 }
@@ -234,6 +244,15 @@ type ClaimSpec struct {
 	// Ack, if not zero, makes the claim provisional: unless the callee shows a sign
 	// of life within it, the task is offered again and that is no failure.
 	Ack time.Duration
+	// Attempts is Limits.Attempts; 0 for no such limit.
+	Attempts int
+}
+
+// Claimed is the outcome of a claim.
+type Claimed struct {
+	Task *Task // nil when nothing was ready
+	// Failed is the ids of tasks that had been handed out too often and ended instead.
+	Failed []string
 }
 
 // Sent is the outcome of a send.
@@ -242,8 +261,10 @@ type Sent struct {
 	// Created, Answered and Replayed say what the send was; none of them for a
 	// message to a task under way.
 	Created, Answered, Replayed bool
-	// Claimed is the task claimed along with it, as from Claim.
+	// Claimed is the task claimed along with it, and Failed what ended instead, as from
+	// Claim.
 	Claimed *Task
+	Failed  []string
 }
 
 // Report is what a callee says about a task that it holds.
@@ -263,7 +284,10 @@ type Report struct {
 type Reported struct {
 	Task     *Task // without history and artifacts
 	Replayed bool
-	Next     *Task // as from Claim
+	// Next is the task claimed along with it, and Failed what ended instead, as from
+	// Claim.
+	Next   *Task
+	Failed []string
 }
 
 // Heartbeat is a sign of life from the holder of a task.
@@ -310,8 +334,9 @@ type Load struct {
 	History int
 	// Artifacts folds and includes the artifacts.
 	Artifacts bool
-	// AsOf, if not 0, gives status, questions and artifacts as they were after that
-	// event.
+	// AsOf, if not 0, gives state, status message, Seq, questions and artifacts as they
+	// were after that event. It says nothing of the caller's messages, which belong to
+	// no event, and of all else, which is as it is now.
 	AsOf int64
 }
 

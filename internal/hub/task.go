@@ -10,6 +10,7 @@ import (
 type Party struct {
 	ID     string // address id
 	Handle string
+	Kind   AddressKind
 }
 
 // Task is a task as a reader sees it at one moment. What Load left out is nil.
@@ -164,4 +165,5 @@ const (
 	ActRequeued     ActivityKind = "requeued"      // by hand
 	ActLateReply    ActivityKind = "late_reply"    // a report came after the end and was not applied
 	ActUndelivered  ActivityKind = "undelivered"   // the task ended with messages its callee never saw
+	ActPushFailed   ActivityKind = "push_failed"   // a push notification was given up; not shown to the callee
 )

@@ -58,7 +58,10 @@ func (t *tx) addEvent(h *head, e hub.Event) error {
 	}
 	_, err := t.exec("INSERT INTO event (k, kind, at, state, artifact, flags, body, metadata) VALUES (?,?,?,?,?,?,?,?)",
 		key(h.n, h.Seq), int(e.Kind), t.now, e.State, optional(e.ArtifactID), flags, e.Body, e.Metadata)
-	return err
+	if err != nil || h.Pushes == 0 {
+		return err
+	}
+	return t.wakePushes(h)
 }
 
 // setStatus appends a status event and makes it the task's status.

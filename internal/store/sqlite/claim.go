@@ -8,24 +8,26 @@ import (
 )
 
 // Claim implements hub.Transitions.
-func (s *Store) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (*hub.Task, error) {
-	return write(ctx, s, func(t *tx) (*hub.Task, error) { return t.claim(s.parties.n(callee), c) })
+func (s *Store) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (hub.Claimed, error) {
+	return write(ctx, s, func(t *tx) (hub.Claimed, error) { return t.claim(s.parties.n(callee), c) })
 }
 
-// claim gives the first ready task of a callee to it, nil if there is none. One that
-// was handed out too often, to be given back each time, fails instead.
-func (t *tx) claim(callee int64, c hub.ClaimSpec) (*hub.Task, error) {
+// claim gives the first ready task of a callee to it, if there is one. One that was
+// handed out too often, to be given back each time, fails instead.
+func (t *tx) claim(callee int64, c hub.ClaimSpec) (out hub.Claimed, err error) {
 	for {
 		h, err := t.firstReady(callee)
 		if err != nil || h == nil {
-			return nil, err
+			return out, err
 		}
-		if h.Attempt < hub.MaxAttempts {
-			return t.take(h, c)
+		if c.Attempts <= 0 || h.Attempt < c.Attempts {
+			out.Task, err = t.take(h, c)
+			return out, err
 		}
 		if err := t.fail(h, fmt.Sprintf("the task was handed out %d times and nobody did it", h.Attempt)); err != nil {
-			return nil, err
+			return out, err
 		}
+		out.Failed = append(out.Failed, h.ID)
 	}
 }
 
@@ -80,8 +82,15 @@ func (t *tx) saveClaimed(h *head) error {
 func (s *Store) Release(ctx context.Context, callee, task string, attempt int) error {
 	return s.write(ctx, func(t *tx) error {
 		h, err := t.findFor(task, callee)
-		if err != nil || h == nil || h.Phase != hub.Leased || h.Attempt != attempt || !h.open {
+		switch {
+		case err != nil:
 			return err
+		case h == nil:
+			return hub.ErrTaskNotFound()
+		case attempt < 1 || attempt > h.Attempt:
+			return hub.ErrNoSuchClaim()
+		case h.Phase != hub.Leased || h.Attempt != attempt || !h.open:
+			return hub.ErrClaimLapsed()
 		}
 		if err := t.offer(h); err != nil {
 			return err

@@ -83,7 +83,8 @@ func pragmas(synchronous string, readOnly bool) []string {
 	if readOnly {
 		return append(list, "cache_size = -8000", "query_only = 1")
 	}
-	return append(list, "cache_size = -32000")
+	// What is deleted is overwritten with zeros where that writes no further page.
+	return append(list, "cache_size = -32000", "secure_delete = FAST")
 }
 
 func (c *conn) close() error { return c.c.Close() } // finalizes the statements, too

@@ -35,7 +35,7 @@ func (s *Store) CreateAddress(ctx context.Context, a hub.Address) error {
 		if err == nil {
 			// Known before the commit, so that no later transition misses it even if
 			// the caller stops waiting; a number that was never committed names nothing.
-			s.parties.add(n, hub.Party{ID: a.ID, Handle: a.Handle})
+			s.parties.add(n, hub.Party{ID: a.ID, Handle: a.Handle, Kind: a.Kind})
 		}
 		return n, err
 	})
@@ -43,9 +43,17 @@ func (s *Store) CreateAddress(ctx context.Context, a hub.Address) error {
 }
 
 // Address implements hub.Directory.
-func (s *Store) Address(ctx context.Context, ref string) (a *hub.Address, err error) {
+func (s *Store) Address(ctx context.Context, ref string) (*hub.Address, error) {
+	// With an OR in place of the two, SQLite looks at every address.
+	return s.address(ctx, `n IN (SELECT n FROM address WHERE handle = ?1 AND deleted_at IS NULL
+		UNION ALL SELECT n FROM address WHERE id = ?1 AND deleted_at IS NULL)`, ref)
+}
+
+// address finds an address by a condition, whose first argument is the handle or id.
+func (s *Store) address(ctx context.Context, condition, ref string, more ...any) (a *hub.Address, err error) {
 	err = s.read(ctx, func(c *conn) error {
-		r, err := c.one("SELECT "+addressColumns+" FROM address WHERE (handle = ?1 OR id = ?1) AND deleted_at IS NULL", ref)
+		r, err := c.one("SELECT "+addressColumns+" FROM address WHERE "+condition,
+			append([]any{ref}, more...)...)
 		if err != nil {
 			return err
 		}
@@ -57,6 +65,14 @@ func (s *Store) Address(ctx context.Context, ref string) (a *hub.Address, err er
 		return nil
 	})
 	return a, err
+}
+
+// FormerAddress implements hub.Directory.
+func (s *Store) FormerAddress(ctx context.Context, ref string, by hub.Viewer) (*hub.Address, error) {
+	// A lane stays for ever, and tells who has sent anything.
+	return s.address(ctx, `(handle = ?1 OR id = ?1) AND kind <> ?2
+		AND EXISTS (SELECT 1 FROM lane WHERE callee = address.n AND (?3 OR caller = ?4)) ORDER BY n DESC`,
+		ref, int(hub.KindHub), by.All, s.parties.n(by.Address))
 }
 
 // Addresses implements hub.Directory.
@@ -74,9 +90,9 @@ func (s *Store) Addresses(ctx context.Context) (all []hub.Address, err error) {
 // UpdateAddress implements hub.Directory.
 func (s *Store) UpdateAddress(ctx context.Context, a hub.Address) error {
 	return s.write(ctx, func(t *tx) error {
-		n, err := t.exec(`UPDATE address SET kind = ?, description = ?, card = ?, access = ?, lease_ms = ?, max_redeliveries = ?, dedupe = ?, on_unknown = ?
+		n, err := t.exec(`UPDATE address SET description = ?, card = ?, access = ?, lease_ms = ?, max_redeliveries = ?, dedupe = ?, on_unknown = ?
 			WHERE id = ? AND deleted_at IS NULL`,
-			int(a.Kind), a.Description, a.Card, int(a.Access), a.Lease.Milliseconds(),
+			a.Description, a.Card, int(a.Access), a.Lease.Milliseconds(),
 			a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, a.ID)
 		if err == nil && n == 0 {
 			return hub.Errorf(hub.NotFound, "there is no such address")

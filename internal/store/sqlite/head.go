@@ -33,12 +33,14 @@ type head struct {
 	leaseFor                 time.Duration
 	open, provisional, lapse bool
 	seen                     int
+	asOf                     bool // as it was after event Seq, which is not the newest
+	woken                    bool // its push-notification configurations are due
 }
 
 const headColumns = `t.n, t.id, t.context, t.caller, t.callee, t.state, t.state_at, t.status_seq, t.seq, t.messages, t.bytes,
 	t.attempt, t.failures, t.cancel_outcome, t.error, t.tags, t.metadata, t.parent_task, t.parent_call, t.run, t.trace, t.requeue_of,
 	t.deadline, t.created_at, t.claimed_at, t.ended_at, t.read_at, t.polled_at, t.polls,
-	q.phase, q.rank, q.due_at, q.lease_until, q.lease_ms, q.attempt, q.failures, q.open, q.provisional, q.lapsed, q.seen `
+	q.phase, q.rank, q.due_at, q.lease_until, q.lease_ms, q.attempt, q.failures, q.open, q.provisional, q.lapsed, q.seen, t.pushes `
 
 const headByID = "SELECT " + headColumns + "FROM task t LEFT JOIN queue q ON q.task = t.n WHERE t.id = ?1"
 
@@ -52,7 +54,7 @@ func (s *Store) scanHead(r row) *head {
 		ID: r.text(1), ContextID: r.text(2), State: hub.State(r.int(5)), StateAt: r.time(6), Seq: r.int(8), Messages: int(r.int(9)),
 		Attempt: int(r.int(11)), Failures: int(r.int(12)), CancelOutcome: hub.CancelOutcome(r.int(13)),
 		Error: r.text(14), Tags: r.blob(15), Metadata: r.blob(16),
-		ParentTask: r.text(17), ParentCall: r.text(18), Run: r.text(19), Trace: r.text(20), RequeueOf: r.text(21),
+		ParentTask: r.text(17), ParentCall: r.text(18), Run: r.text(19), Trace: r.text(20), RequeueOf: r.text(21), Pushes: int(r.int(40)),
 		Deadline: r.time(22), CreatedAt: r.time(23), ClaimedAt: r.time(24), EndedAt: r.time(25),
 		ReadAt: r.time(26), LastPolledAt: r.time(27), PollCount: int(r.int(28)), Phase: hub.Done,
 	}
@@ -108,6 +110,11 @@ func (s *Store) loadFor(ctx context.Context, c *conn, h *head, load hub.Load) er
 
 // load reads what Load asks for into the head's task.
 func (s *Store) load(c *conn, h *head, load hub.Load) error {
+	if load.AsOf > 0 && load.AsOf < h.Seq {
+		if err := h.goBack(c, load.AsOf); err != nil {
+			return err
+		}
+	}
 	if h.statusSeq > 0 && h.StatusMessage == nil {
 		r, err := c.one("SELECT body FROM event WHERE k = ?", key(h.n, h.statusSeq))
 		if err != nil {
@@ -124,6 +131,20 @@ func (s *Store) load(c *conn, h *head, load hub.Load) error {
 	}
 	if load.Artifacts {
 		return loadArtifacts(c, h)
+	}
+	return nil
+}
+
+// goBack makes the head that of the task as it was after an event.
+func (h *head) goBack(c *conn, seq int64) error {
+	r, err := c.one("SELECT k, at, state, body FROM event WHERE k > ? AND k <= ? AND kind = 1 ORDER BY k DESC LIMIT 1", key(h.n, 0), key(h.n, seq))
+	if err != nil || r == nil {
+		return err
+	}
+	h.Seq, h.asOf = seq, true
+	h.StateAt, h.State, h.StatusMessage, h.statusSeq = r.time(1), hub.State(r.int(2)), r.blob(3), 0
+	if len(h.StatusMessage) > 0 {
+		h.statusSeq = number(r.int(0))
 	}
 	return nil
 }
@@ -154,8 +175,8 @@ func messagesAfter(c *conn, h *head, n int) ([]hub.Message, error) {
 	list := []hub.Message{}
 	err := c.each(`SELECT m.k, m.from_callee, m.undelivered, coalesce(m.body, e.body) FROM message m
 		LEFT JOIN event e ON e.k = (?3 << 20 | m.seq)
-		WHERE m.k > ?1 AND m.k <= ?2 AND (m.seq IS NULL OR m.seq <> ?4) ORDER BY m.k`,
-		[]any{key(h.n, int64(n)), key(h.n, maxNumber), h.n, h.statusSeq},
+		WHERE m.k > ?1 AND m.k <= ?2 AND (m.seq IS NULL OR (m.seq <> ?4 AND m.seq <= ?5)) ORDER BY m.k`,
+		[]any{key(h.n, int64(n)), key(h.n, maxNumber), h.n, h.statusSeq, h.Seq},
 		func(r row) (bool, error) {
 			list = append(list, hub.Message{N: int(number(r.int(0))), FromCallee: r.flag(1), Undelivered: r.flag(2), Body: r.blob(3)})
 			return true, nil
@@ -175,7 +196,7 @@ func loadArtifacts(c *conn, h *head) error {
 		return nil
 	}
 	from := int64(1)
-	if h.Seq > fewEvents {
+	if h.Seq > fewEvents && !h.asOf {
 		r, err := c.one("SELECT min(start) FROM artifact WHERE task = ?", h.n)
 		if err != nil || r.null(0) {
 			return err
@@ -185,7 +206,7 @@ func loadArtifacts(c *conn, h *head) error {
 	var order []string // by first appearance
 	chunks := make(map[string][][]byte)
 	err := c.each("SELECT artifact, flags, body FROM event WHERE k >= ? AND k <= ? AND kind = 2 ORDER BY k",
-		[]any{key(h.n, from), key(h.n, maxNumber)}, func(r row) (bool, error) {
+		[]any{key(h.n, from), key(h.n, h.Seq)}, func(r row) (bool, error) {
 			id := r.text(0)
 			if r.int(1)&flagAppend == 0 {
 				if chunks[id] == nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // parties maps addresses between their public ids and the small numbers that rows
-// use. Neither ever changes, so the map only grows.
+// use. None of a party ever changes, so the map only grows.
 type parties struct {
 	mu  sync.RWMutex
 	byN map[int64]hub.Party
@@ -15,8 +15,8 @@ type parties struct {
 }
 
 func (p *parties) load(c *conn) error {
-	return c.each("SELECT n, id, handle FROM address", nil, func(r row) (bool, error) {
-		p.add(r.int(0), hub.Party{ID: r.text(1), Handle: r.text(2)})
+	return c.each("SELECT n, id, handle, kind FROM address", nil, func(r row) (bool, error) {
+		p.add(r.int(0), hub.Party{ID: r.text(1), Handle: r.text(2), Kind: hub.AddressKind(r.int(3))})
 		return true, nil
 	})
 }

@@ -52,7 +52,7 @@ func (s *Store) Tasks(ctx context.Context, f hub.TaskFilter) (page hub.TaskPage,
 		if err != nil {
 			return page, err
 		}
-		paged.and("(t.state_at < ? OR (t.state_at = ? AND t.n < ?))", at, at, n)
+		paged.and("(t.state_at, t.n) < (?, ?)", at, n)
 	}
 	err = s.read(ctx, func(c *conn) error {
 		if f.Total {
@@ -78,7 +78,14 @@ func (s *Store) Tasks(ctx context.Context, f hub.TaskFilter) (page hub.TaskPage,
 func (s *Store) list(c *conn, f *hub.TaskFilter, where condition) (list []*head, err error) {
 	const newestFirst = " ORDER BY t.state_at DESC, t.n DESC LIMIT ?"
 	sql, args := where.sql(), append(slices.Clone(where.args), f.Limit+1)
-	if where.either {
+	switch {
+	case where.everywhere:
+		// No index has the order of all tasks, and one would burden every transition. The
+		// newest at each address hold the newest of all.
+		sql = "t.n IN (SELECT p.n FROM address a CROSS JOIN task p ON p.n IN (SELECT t.n FROM task t WHERE t.callee = a.n AND " +
+			sql + newestFirst + ") ORDER BY p.state_at DESC, p.n DESC LIMIT ?)"
+		args = append(args, f.Limit+1, f.Limit+1)
+	case where.either:
 		// An OR over two columns would sort all that either of them has. The newest of
 		// each, in the order of its own index, hold the newest of both.
 		me := s.parties.n(f.By.Address)
@@ -121,6 +128,8 @@ type condition struct {
 	args  []any
 	// either: and their caller or their callee is the viewer.
 	either bool
+	// everywhere: at whatever address, and no other index narrows them down.
+	everywhere bool
 }
 
 func (c *condition) and(term string, args ...any) {
@@ -149,6 +158,7 @@ func (s *Store) where(f *hub.TaskFilter) (c condition) {
 	case f.Pending || f.Sent:
 		c.and(plus+"t.caller = ?", me)
 	case f.By.All || (f.Callee != "" && s.refN(f.Callee) == me):
+		c.everywhere = f.Callee == "" && f.Context == ""
 	case f.Callee != "":
 		c.and(plus+"t.caller = ?", me)
 	case f.Total || f.Context != "":
@@ -222,18 +232,25 @@ func (s *Store) Events(ctx context.Context, ref hub.TaskRef, by hub.Viewer, afte
 		if after >= h.Seq {
 			return nil
 		}
-		size := 0
-		return c.each("SELECT k, kind, at, state, artifact, flags, body, metadata FROM event WHERE k > ? AND k <= ? ORDER BY k LIMIT ?",
-			[]any{key(h.n, max(after, 0)), key(h.n, maxNumber), limit}, func(r row) (bool, error) {
-				page.Events = append(page.Events, scanEvent(r))
-				size += len(r.blob(6)) + len(r.blob(7))
-				return size < eventBytesMax, nil
-			})
+		page.Events, err = c.eventsAfter(h.n, after, limit)
+		return err
 	})
 	if err != nil {
 		return hub.EventPage{}, err
 	}
 	return page, nil
+}
+
+// eventsAfter reads a page of the events of a task.
+func (c *conn) eventsAfter(task, after int64, limit int) (list []hub.Event, err error) {
+	size := 0
+	err = c.each("SELECT k, kind, at, state, artifact, flags, body, metadata FROM event WHERE k > ? AND k <= ? ORDER BY k LIMIT ?",
+		[]any{key(task, max(after, 0)), key(task, maxNumber), limit}, func(r row) (bool, error) {
+			list = append(list, scanEvent(r))
+			size += len(r.blob(6)) + len(r.blob(7))
+			return size < eventBytesMax, nil
+		})
+	return list, err
 }
 
 func scanEvent(r row) hub.Event {
@@ -261,8 +278,9 @@ func (s *Store) Activity(ctx context.Context, q hub.ActivityQuery) (page hub.Act
 		collect := func(r row) (bool, error) {
 			scanned++
 			last = max(last, r.int(0))
-			// The line of a task that is gone has lost what says whose it is.
-			if !r.null(4) && (q.By.All || r.int(7) == me || r.int(8) == me) {
+			// The line of a task that is gone has lost what says whose it is. How its
+			// notifications fare is the caller's alone.
+			if !r.null(4) && (q.By.All || r.int(7) == me || (r.int(8) == me && r.text(2) != string(hub.ActPushFailed))) {
 				page.Lines = append(page.Lines, s.scanActivity(r))
 			}
 			return len(page.Lines) < limit && scanned < activityScanMax, nil

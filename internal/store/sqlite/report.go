@@ -14,7 +14,9 @@ func (s *Store) Report(ctx context.Context, r hub.Report) (hub.Reported, error) 
 	return write(ctx, s, func(t *tx) (hub.Reported, error) {
 		out, err := t.report(&r)
 		if err == nil && r.Next != nil {
-			out.Next, err = t.claim(s.parties.n(r.Callee), *r.Next)
+			c, err := t.claim(s.parties.n(r.Callee), *r.Next)
+			out.Next, out.Failed = c.Task, c.Failed
+			return out, err
 		}
 		return out, err
 	})
@@ -55,7 +57,10 @@ func (t *tx) report(r *hub.Report) (hub.Reported, error) {
 
 // checkClaim refuses whoever does not hold the newest claim.
 func checkClaim(h *head, attempt int) error {
-	if !h.open || (attempt == 0 && h.lapse) || (attempt != 0 && attempt != h.Attempt) {
+	switch {
+	case attempt > h.Attempt:
+		return hub.ErrNoSuchClaim()
+	case !h.open || (attempt == 0 && h.lapse) || (attempt != 0 && attempt != h.Attempt):
 		return hub.ErrClaimLapsed()
 	}
 	return nil
@@ -85,7 +90,10 @@ func (t *tx) tooLate(h *head, r *hub.Report) error {
 	if attempt == 0 {
 		attempt = h.Attempt
 	}
-	if !r.State.Settled() || attempt == 0 || attempt > h.Attempt {
+	if attempt > h.Attempt {
+		return hub.ErrNoSuchClaim()
+	}
+	if !r.State.Settled() || attempt == 0 {
 		return refusal
 	}
 	t.keep = true

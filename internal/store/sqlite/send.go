@@ -1,22 +1,20 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
-// keyLife is how long an idempotency key counts after the end of its task.
-const keyLife = 24 * time.Hour
-
 // Send implements hub.Transitions.
 func (s *Store) Send(ctx context.Context, in hub.Send) (hub.Sent, error) {
 	return write(ctx, s, func(t *tx) (hub.Sent, error) {
 		out, err := t.send(&in)
 		if err == nil && in.Claim != nil {
-			out.Claimed, err = t.claim(s.parties.n(in.Callee), *in.Claim)
+			c, err := t.claim(s.parties.n(in.Callee), *in.Claim)
+			out.Claimed, out.Failed = c.Task, c.Failed
+			return out, err
 		}
 		return out, err
 	})
@@ -27,8 +25,10 @@ func (t *tx) send(in *hub.Send) (hub.Sent, error) {
 	if caller == 0 || callee == 0 {
 		return hub.Sent{}, hub.ErrTaskNotFound()
 	}
+	var hash sum128
 	if in.Key != nil {
-		h, err := t.replayed(caller, callee, in.Key)
+		hash = hashKey(caller, callee, in.Key)
+		h, err := t.replayed(hash, in.Key)
 		if err != nil {
 			return hub.Sent{}, err
 		}
@@ -40,13 +40,21 @@ func (t *tx) send(in *hub.Send) (hub.Sent, error) {
 	if err != nil {
 		return hub.Sent{}, err
 	}
-	out := hub.Sent{}
+	if in.Push != nil {
+		if err := t.roomForPush(h, in.Push, in.Limits); err != nil {
+			return hub.Sent{}, err
+		}
+	}
+	out, before := hub.Sent{}, int64(0)
 	if h == nil {
 		out.Created = true
 		h, err = t.accept(in, caller, callee)
 	} else {
-		out.Answered = h.Phase == hub.Parked
+		out.Answered, before = h.Phase == hub.Parked, h.Seq
 		err = t.followUp(h, in, caller)
+	}
+	if err == nil && in.Push != nil {
+		_, err = t.putPush(h, in.Push, before)
 	}
 	if err != nil {
 		return hub.Sent{}, err
@@ -55,31 +63,7 @@ func (t *tx) send(in *hub.Send) (hub.Sent, error) {
 	if err := t.s.load(t.conn, h, hub.Load{}); err != nil || in.Key == nil {
 		return out, err
 	}
-	_, err = t.exec("INSERT INTO idempotency (caller, callee, hash, fingerprint, task) VALUES (?,?,?,?,?)",
-		caller, callee, in.Key.Hash[:], in.Key.Fingerprint[:], h.n)
-	return out, err
-}
-
-// replayed gives the task of an earlier send with the same key, nil if there was
-// none or its key has expired.
-func (t *tx) replayed(caller, callee int64, k *hub.Key) (*head, error) {
-	r, err := t.one(`SELECT i.fingerprint, t.id, t.ended_at FROM idempotency i JOIN task t ON t.n = i.task
-		WHERE i.caller = ? AND i.callee = ? AND i.hash = ?`, caller, callee, k.Hash[:])
-	if err != nil || r == nil {
-		return nil, err
-	}
-	fingerprint, id, ended := r.blob(0), r.text(1), r.time(2)
-	if !ended.IsZero() && t.now.Sub(ended) >= keyLife {
-		_, err := t.exec("DELETE FROM idempotency WHERE caller = ? AND callee = ? AND hash = ?", caller, callee, k.Hash[:])
-		return nil, err
-	}
-	if !bytes.Equal(fingerprint, k.Fingerprint[:]) {
-		return nil, hub.Errorf(hub.KeyReused, "this idempotency key came before with another request; use a new key for a new request")
-	}
-	if r, err = t.one(headByID, id); err != nil || r == nil {
-		return nil, err
-	}
-	return t.s.scanHead(r), nil
+	return out, t.addKey(h, hash, in.Key)
 }
 
 // sendTarget gives the existing task that a message is for, nil for a new one.

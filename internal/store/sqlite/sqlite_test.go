@@ -44,7 +44,12 @@ func TestStore(t *testing.T) {
 
 func openTemp(t *testing.T) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Options{Dir: t.TempDir()})
+	return openIn(t, t.TempDir())
+}
+
+func openIn(t *testing.T, dir string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

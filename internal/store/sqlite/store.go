@@ -49,6 +49,9 @@ type Store struct {
 	written chan struct{}
 	// lastLine is the id of the newest line of activity; the writer's alone.
 	lastLine int64
+	// lastLoan is the number of the newest loan of a push-notification configuration;
+	// the writer's, too.
+	lastLoan int64
 	// closing guards closed, so that nothing is sent to ops after it is closed.
 	closing   sync.RWMutex
 	closed    bool
@@ -58,7 +61,8 @@ type Store struct {
 	reading int           // how many there are
 	gone    chan struct{} // closed when no read may begin any more
 
-	parties parties
+	parties   parties
+	keyMemory keys // the writer's
 }
 
 // Open opens the store in a data directory, creating or migrating it as needed.
@@ -101,8 +105,14 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 	if err := s.parties.load(s.w); err != nil {
 		return nil, fmt.Errorf("read the addresses: %w", err)
 	}
+	if err := s.keyMemory.load(s.w); err != nil {
+		return nil, fmt.Errorf("read the idempotency keys: %w", err)
+	}
 	if s.lastLine, err = lastLine(s.w); err != nil {
 		return nil, fmt.Errorf("read the activity: %w", err)
+	}
+	if s.lastLoan, err = lastLoan(s.w); err != nil {
+		return nil, fmt.Errorf("read the push notifications: %w", err)
 	}
 	s.unhealthy.Store(errorBox{})
 	go s.writeLoop()

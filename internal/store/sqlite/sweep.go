@@ -120,8 +120,9 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (hub.Pru
 	return write(ctx, s, func(t *tx) (hub.Pruned, error) {
 		var tasks []int64
 		var rows int64
-		err := t.each(`SELECT n, seq + messages + attempt FROM task WHERE ended_at < ?1 AND
-			(ended_at <= ?2 OR NOT EXISTS (SELECT 1 FROM idempotency WHERE task = task.n)) ORDER BY ended_at LIMIT ?3`,
+		err := t.each(`SELECT n, seq * (1 + pushes) + messages + attempt FROM task WHERE ended_at < ?1 AND
+			(ended_at <= ?2 OR NOT EXISTS (SELECT 1 FROM idempotency WHERE k >= task.n << 20 AND k < (task.n + 1) << 20)) AND
+			(pushes = 0 OR NOT EXISTS (SELECT 1 FROM push WHERE k >= task.n << 20 AND k < (task.n + 1) << 20 AND due_at IS NOT NULL)) ORDER BY ended_at LIMIT ?3`,
 			[]any{before, t.now.Add(-keyLife), limit}, func(r row) (bool, error) {
 				tasks = append(tasks, r.int(0))
 				rows += r.int(1)
@@ -157,10 +158,14 @@ func (t *tx) remove(task int64) error {
 			return err
 		}
 	}
-	for _, table := range []string{"artifact", "idempotency"} {
-		if _, err := t.exec("DELETE FROM "+table+" WHERE task = ?", task); err != nil {
-			return err
-		}
+	if _, err := t.exec("DELETE FROM push WHERE k >= ? AND k <= ?", key(task, 0), key(task, maxNumber)); err != nil {
+		return err
+	}
+	if err := t.dropKeys(task); err != nil {
+		return err
+	}
+	if _, err := t.exec("DELETE FROM artifact WHERE task = ?", task); err != nil {
+		return err
 	}
 	_, err := t.exec("DELETE FROM task WHERE n = ?", task)
 	return err

@@ -159,6 +159,7 @@ func (s *Store) transact(batch []*op) (err error) {
 		}
 		// The transaction may be gone already; either way none is left open.
 		_, _ = s.w.exec("ROLLBACK")
+		s.keyMemory.undone()
 		if !errors.Is(err, errUndo) {
 			err = hub.Wrap(hub.Unavailable, fmt.Errorf("transaction of %d transitions: %w", len(batch), err), unavailableMessage)
 			s.unhealthy.Store(errorBox{err})
@@ -187,8 +188,14 @@ func (s *Store) transact(batch []*op) (err error) {
 			return errUndo
 		}
 	}
-	_, err = s.w.exec("COMMIT")
-	return err
+	if err := s.keyMemory.move(s.w, len(batch)); err != nil {
+		return err
+	}
+	if _, err := s.w.exec("COMMIT"); err != nil {
+		return err
+	}
+	s.keyMemory.committed()
+	return nil
 }
 
 // protect keeps a bug in one transition from taking the writer down with it.

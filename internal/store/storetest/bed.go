@@ -218,9 +218,9 @@ func (b *bed) trySend(s hub.Send) func() error {
 // maybeClaim claims what is ready, if anything is.
 func (b *bed) maybeClaim(callee string) *hub.Task {
 	b.Helper()
-	t, err := b.s.Claim(b.ctx, callee, hub.ClaimSpec{Lease: lease})
+	got, err := b.s.Claim(b.ctx, callee, hub.ClaimSpec{Lease: lease})
 	b.ok(err)
-	return t
+	return got.Task
 }
 
 // claim claims what must be ready.
@@ -528,14 +528,20 @@ type world struct {
 	Tasks    map[string]view
 	Activity []hub.Activity
 	Stats    hub.QueueStats
+	Pushes   map[string][]hub.PushConfig
+	Failures []hub.PushFailure
 }
 
 func (b *bed) world() world {
 	b.Helper()
-	w := world{Tasks: map[string]view{}, Activity: b.activity(everything())}
+	w := world{Tasks: map[string]view{}, Activity: b.activity(everything()), Pushes: map[string][]hub.PushConfig{}}
 	for _, t := range b.list(hub.TaskFilter{By: everything()}) {
 		w.Tasks[t.ID] = b.view(t.ID)
+		if t.Pushes > 0 {
+			w.Pushes[t.ID] = b.pushes(t.ID)
+		}
 	}
+	w.Failures = b.failures(everything(), "")
 	var err error
 	w.Stats, err = b.s.QueueStats(b.ctx)
 	b.ok(err)

@@ -130,9 +130,9 @@ func cancelTests(run runner) {
 		b.askMany(n, b.ann, b.dev)
 		held := make([]*hub.Task, n)
 		together(n, func(i int) {
-			t, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
+			got, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
 			b.okAll(err)
-			held[i] = t
+			held[i] = got.Task
 		})
 		b.noFailure()
 		cancels, reports := make([]error, n), make([]error, n)
@@ -165,9 +165,9 @@ func cancelTests(run runner) {
 					b.okAll(b.tryCancel(t)())
 					return
 				}
-				var err error
-				c, err = b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
+				got, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
 				b.okAll(err)
+				c = got.Task
 			})
 			if c != nil {
 				b.kind("a result", b.tryReport(says(c, hub.Completed))(), hub.Conflict)
@@ -309,7 +309,7 @@ func finalityTests(run runner) {
 				b.refused("a heartbeat", hub.Conflict, b.tryBeat(beatOf(t)))
 				b.refused("a cancel", hub.NotCancelable, b.tryCancel(t))
 			}
-			b.unchanged("a release", func() error { return b.s.Release(b.ctx, b.dev, t.ID, t.Attempt) })
+			b.refused("a release", hub.Conflict, func() error { return b.s.Release(b.ctx, b.dev, t.ID, t.Attempt) })
 			_, err := b.s.Requeue(b.ctx, t.ID, newID())
 			if end == hub.Failed {
 				b.ok(err)

@@ -25,8 +25,8 @@ func claimTests(run runner) {
 	run("nothing ready is nil and no error", func(b *bed) {
 		b.ask(b.ann, b.ops)
 		b.unchanged("a claim of nothing", func() error {
-			t, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
-			b.is("task", t, (*hub.Task)(nil))
+			got, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
+			b.is("claimed", got, hub.Claimed{})
 			return err
 		})
 	})
@@ -64,11 +64,11 @@ func claimTests(run runner) {
 		var mu sync.Mutex
 		claims := map[string]int{}
 		together(n+50, func(int) {
-			t, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
+			got, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
 			b.okAll(err)
-			if t != nil {
+			if got.Task != nil {
 				mu.Lock()
-				claims[t.ID]++
+				claims[got.Task.ID]++
 				mu.Unlock()
 			}
 		})
@@ -99,9 +99,9 @@ func claimTests(run runner) {
 				b.okAll(err)
 				got(r.Next)
 			}
-			t, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
+			c, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
 			b.okAll(err)
-			got(t)
+			got(c.Task)
 		})
 		for id, c := range claims {
 			if c != 1 {
@@ -122,24 +122,64 @@ func claimTests(run runner) {
 		b.claimTask(later)
 		b.is("activity", b.happened(t.ID), []hub.ActivityKind{hub.ActSent, hub.ActClaimed, hub.ActReleased, hub.ActClaimed})
 	})
-	run("a release does nothing unless that very claim holds the task", func(b *bed) {
+	run("a release is refused unless that very claim holds the task", func(b *bed) {
 		t := b.held()
 		release := func(callee, task string, attempt int) func() error {
 			return func() error { return b.s.Release(b.ctx, callee, task, attempt) }
 		}
-		b.unchanged("a release by another callee", release(b.ops, t.ID, 1))
-		b.unchanged("a release of another attempt", release(b.dev, t.ID, 2))
-		b.unchanged("a release of no attempt", release(b.dev, t.ID, 0))
-		b.unchanged("a release of no task", release(b.dev, newID(), 1))
+		b.refused("a release by another callee", hub.NotFound, release(b.ops, t.ID, 1))
+		b.refused("a release by the caller", hub.NotFound, release(b.ann, t.ID, 1))
+		b.refused("a release of no task", hub.NotFound, release(b.dev, newID(), 1))
+		b.refused("a release of another attempt", hub.Conflict, release(b.dev, t.ID, 2))
+		b.refused("a release of no attempt", hub.Conflict, release(b.dev, t.ID, 0))
 		b.ok(release(b.dev, t.ID, 1)())
-		b.unchanged("a second release", release(b.dev, t.ID, 1))
+		b.refused("a second release", hub.Conflict, release(b.dev, t.ID, 1))
 		b.claimTask(t)
-		b.unchanged("a release of the older attempt", release(b.dev, t.ID, 1))
+		b.refused("a release of the older attempt", hub.Conflict, release(b.dev, t.ID, 1))
 		p := b.parked()
-		b.unchanged("a release of a parked task", release(b.dev, p.ID, 1))
+		b.refused("a release of a parked task", hub.Conflict, release(b.dev, p.ID, 1))
 		d := b.held()
 		b.report(says(d, hub.Completed))
-		b.unchanged("a release of an ended task", release(b.dev, d.ID, 1))
+		b.refused("a release of an ended task", hub.Conflict, release(b.dev, d.ID, 1))
+	})
+	run("a task that was handed out too often fails where it would be claimed again, and is named", func(b *bed) {
+		spec := &hub.ClaimSpec{Lease: lease, Attempts: 2}
+		held := b.held()
+		ways := map[string]func() (*hub.Task, []string){
+			"claim": func() (*hub.Task, []string) {
+				got, err := b.s.Claim(b.ctx, b.dev, *spec)
+				b.ok(err)
+				return got.Task, got.Failed
+			},
+			"send": func() (*hub.Task, []string) {
+				s := newSend(b.ann, b.dev)
+				s.Claim = spec
+				got := b.send(s)
+				return got.Claimed, got.Failed
+			},
+			"report": func() (*hub.Task, []string) {
+				r := says(held, hub.Completed)
+				r.Next = spec
+				got := b.report(r)
+				return got.Next, got.Failed
+			},
+		}
+		for _, name := range []string{"claim", "report", "send"} {
+			one, two := b.ask(b.ann, b.dev), b.ask(b.ann, b.dev)
+			for attempt := 1; attempt <= 2; attempt++ {
+				b.claimTask(one)
+				b.claimTask(two)
+				b.ok(b.s.Release(b.ctx, b.dev, one.ID, attempt))
+				b.ok(b.s.Release(b.ctx, b.dev, two.ID, attempt))
+			}
+			_, failed := ways[name]()
+			b.is("failed by a "+name, failed, []string{one.ID, two.ID})
+			for _, t := range []*hub.Task{one, two} {
+				got := b.task(t.ID)
+				b.is("state, attempt, phase", []any{got.State, got.Attempt, got.Phase}, []any{hub.Failed, 2, hub.Done})
+				b.is("says why", got.Error != "", true)
+			}
+		}
 	})
 	run("a claim hands out no more than the task, whatever its history", func(b *bed) {
 		t := b.held()
@@ -181,9 +221,9 @@ func fairnessTests(run runner) {
 		const n = 1000
 		b.askMany(n, b.ann, b.dev)
 		together(n, func(int) {
-			t, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
+			got, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
 			b.okAll(err)
-			_, err = b.s.Report(b.ctx, says(t, hub.Completed))
+			_, err = b.s.Report(b.ctx, says(got.Task, hub.Completed))
 			b.okAll(err)
 		})
 		b.noFailure()

@@ -245,8 +245,8 @@ func (h *history) follow(client, box int, in linearIn) {
 func (h *history) claim(client, box int, in linearIn) {
 	in.op = opClaim
 	h.did(client, in, func() linearOut {
-		t, err := h.s.Claim(h.ctx, h.callee[box], hub.ClaimSpec{Lease: linearLease})
-		return h.out(err, func() linearOut { return linearOut{task: h.see(box, t)} })
+		got, err := h.s.Claim(h.ctx, h.callee[box], hub.ClaimSpec{Lease: linearLease})
+		return h.out(err, func() linearOut { return linearOut{task: h.see(box, got.Task)} })
 	})
 }
 

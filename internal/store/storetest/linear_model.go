@@ -152,16 +152,16 @@ func (b *boxState) step(in linearIn) linearOut {
 		return b.send(in)
 	}
 	t := &b.tasks[in.task]
-	if in.op == opRelease {
-		if t.phase == hub.Leased && int(t.attempt) == in.attempt {
-			b.offer(t)
-		}
-		return linearOut{}
-	}
 	if t.age == 0 {
 		return refuse(hub.NotFound)
 	}
 	switch in.op {
+	case opRelease:
+		if t.phase != hub.Leased || int(t.attempt) != in.attempt {
+			return refuse(hub.Conflict)
+		}
+		b.offer(t)
+		return linearOut{}
 	case opFollow:
 		return b.follow(t, in)
 	case opReport:

@@ -23,7 +23,12 @@ type model struct {
 	written int // lines ever
 	addrs   []*hub.Address
 	tokens  []*hub.Token
-	stopped bool
+	secrets map[string][]byte // sealed, by name
+
+	loans    int64 // ever
+	failures []modelFailure
+	failed   int // failures ever
+	stopped  bool
 }
 
 // mailbox is what fairness remembers of a callee.
@@ -57,7 +62,9 @@ type modelTask struct {
 	hub.Task
 	events   []hub.Event
 	messages []hub.Message
-	question int // number of the message that is the open question, or 0
+	question int           // number of the message that is the open question, or 0
+	asked    map[int]int64 // by the number of a question, its event
+	pushes   []*modelPush
 
 	rank    int
 	claim   hub.ClaimSpec    // of the newest claim
@@ -72,12 +79,12 @@ type modelTask struct {
 func newModel(now func() time.Time) *model {
 	return &model{
 		now:   now,
-		boxes: map[string]*mailbox{}, keys: map[modelKey]*keyed{},
+		boxes: map[string]*mailbox{}, keys: map[modelKey]*keyed{}, secrets: map[string][]byte{},
 	}
 }
 
 func newModelTask() *modelTask {
-	return &modelTask{seen: map[int]bool{}, digests: map[int][32]byte{}, late: map[int]bool{}}
+	return &modelTask{asked: map[int]int64{}, seen: map[int]bool{}, digests: map[int][32]byte{}, late: map[int]bool{}}
 }
 
 // lock begins an operation.
@@ -112,7 +119,7 @@ func (m *model) box(callee string) *mailbox {
 func (m *model) party(id string) hub.Party {
 	for _, a := range m.addrs {
 		if a.ID == id {
-			return hub.Party{ID: id, Handle: a.Handle}
+			return hub.Party{ID: id, Handle: a.Handle, Kind: a.Kind}
 		}
 	}
 	return hub.Party{ID: id}
@@ -136,6 +143,11 @@ func (m *model) emit(t *modelTask, e hub.Event) {
 	if e.Kind == hub.StatusEvent {
 		t.State, t.StateAt, t.StatusMessage = e.State, e.At, e.Body
 	}
+	for _, p := range t.pushes {
+		if p.due.IsZero() {
+			p.due = m.now()
+		}
+	}
 }
 
 func (m *model) status(t *modelTask, s hub.State, body []byte) {
@@ -145,7 +157,7 @@ func (m *model) status(t *modelTask, s hub.State, body []byte) {
 // header is the task without history and artifacts.
 func (t *modelTask) header() *hub.Task {
 	h := t.Task
-	h.Messages = len(t.messages)
+	h.Messages, h.Pushes = len(t.messages), len(t.pushes)
 	return &h
 }
 
@@ -204,6 +216,10 @@ func (m *model) Send(ctx context.Context, s hub.Send) (r hub.Sent, err error) {
 		if s.FollowUp == "" && s.AnswerContext && s.ContextGiven {
 			t = m.openQuestion(s)
 		}
+		var before int64
+		if t != nil {
+			before = t.Seq
+		}
 		if s.FollowUp == "" && t == nil {
 			r.Created = true
 			t, err = m.accept(s)
@@ -213,13 +229,17 @@ func (m *model) Send(ctx context.Context, s hub.Send) (r hub.Sent, err error) {
 		if err != nil {
 			return hub.Sent{}, err
 		}
+		if s.Push != nil {
+			m.putPush(t, *s.Push, before)
+		}
 		if s.Key != nil {
 			m.keys[modelKey{s.Caller, s.Callee, s.Key.Hash}] = &keyed{s.Key.Fingerprint, t}
 		}
 	}
 	r.Task = t.header()
 	if s.Claim != nil {
-		r.Claimed = m.claimFirst(s.Callee, *s.Claim)
+		c := m.claimFirst(s.Callee, *s.Claim)
+		r.Claimed, r.Failed = c.Task, c.Failed
 	}
 	return r, nil
 }
@@ -262,6 +282,11 @@ func (m *model) accept(s hub.Send) (*modelTask, error) {
 		e.RetryAfter = time.Second
 		return nil, e
 	}
+	if s.Push != nil {
+		if err := (*modelTask)(nil).roomForPush(s.Push.ID, s.Limits); err != nil {
+			return nil, err
+		}
+	}
 	t := newModelTask()
 	t.Task = hub.Task{
 		ID: s.TaskID, ContextID: s.ContextID, Caller: m.party(s.Caller), Callee: m.party(s.Callee),
@@ -297,6 +322,11 @@ func (m *model) message(t *modelTask, s hub.Send) (answered bool, err error) {
 	case len(t.messages) >= s.Limits.Messages, t.size()+int64(len(s.Message)) > s.Limits.Bytes:
 		return false, hub.Errorf(hub.TooLarge, "the task is full")
 	}
+	if s.Push != nil {
+		if err := t.roomForPush(s.Push.ID, s.Limits); err != nil {
+			return false, err
+		}
+	}
 	answered = t.Phase == hub.Parked
 	t.say(s.Message, false)
 	if !answered {
@@ -311,26 +341,39 @@ func (m *model) message(t *modelTask, s hub.Send) (answered bool, err error) {
 }
 
 // Claim implements hub.Transitions.
-func (m *model) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (*hub.Task, error) {
+func (m *model) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (hub.Claimed, error) {
 	unlock, err := m.lock(ctx)
 	if err != nil {
-		return nil, err
+		return hub.Claimed{}, err
 	}
 	defer unlock()
 	return m.claimFirst(callee, c), nil
 }
 
-func (m *model) claimFirst(callee string, c hub.ClaimSpec) *hub.Task {
-	var t *modelTask
+func (m *model) claimFirst(callee string, c hub.ClaimSpec) (out hub.Claimed) {
+	t := m.firstReady(callee)
+	for ; t != nil && c.Attempts > 0 && t.Attempt >= c.Attempts; t = m.firstReady(callee) {
+		m.end(t, hub.Failed, anything, string(anything), "hub")
+		out.Failed = append(out.Failed, t.ID)
+	}
+	if t != nil {
+		out.Task = m.take(t, c)
+	}
+	return out
+}
+
+func (m *model) firstReady(callee string) (t *modelTask) {
 	for _, x := range m.tasks {
 		if x.Phase == hub.Ready && x.Due.IsZero() && x.Callee.ID == callee && (t == nil || x.rank < t.rank) {
 			t = x
 		}
 	}
-	if t == nil {
-		return nil
-	}
-	m.box(callee).floor = t.rank
+	return t
+}
+
+// take gives a ready task to its callee.
+func (m *model) take(t *modelTask, c hub.ClaimSpec) *hub.Task {
+	m.box(t.Callee.ID).floor = t.rank
 	t.Attempt++
 	t.claim, t.open = c, true
 	t.Phase, t.ClaimedAt = hub.Leased, m.now()
@@ -357,10 +400,14 @@ func (m *model) Release(ctx context.Context, callee, task string, attempt int) e
 	}
 	defer unlock()
 	t := m.find(task)
-	if t != nil && t.Callee.ID == callee && t.Phase == hub.Leased && t.Attempt == attempt {
-		m.offer(t)
-		m.note(t, hub.ActReleased, "hub", "")
+	switch {
+	case t == nil || t.Callee.ID != callee:
+		return hub.ErrTaskNotFound()
+	case t.Phase != hub.Leased || t.Attempt != attempt:
+		return hub.ErrClaimLapsed()
 	}
+	m.offer(t)
+	m.note(t, hub.ActReleased, "hub", "")
 	return nil
 }
 
@@ -402,7 +449,8 @@ func (m *model) Report(ctx context.Context, r hub.Report) (got hub.Reported, err
 	}
 	got.Task = t.header()
 	if r.Next != nil {
-		got.Next = m.claimFirst(r.Callee, *r.Next)
+		c := m.claimFirst(r.Callee, *r.Next)
+		got.Next, got.Failed = c.Task, c.Failed
 	}
 	return got, nil
 }
@@ -482,6 +530,7 @@ func (m *model) park(t *modelTask, r hub.Report) {
 	m.status(t, r.State, r.Message)
 	if r.Message != nil {
 		t.question = t.say(r.Message, true)
+		t.asked[t.question] = t.Seq
 	}
 	m.note(t, hub.ActAsked, t.Callee.Handle, "")
 }

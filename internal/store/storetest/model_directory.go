@@ -49,6 +49,23 @@ func (m *model) Address(ctx context.Context, ref string) (*hub.Address, error) {
 	return &c, nil
 }
 
+// FormerAddress implements hub.Directory.
+func (m *model) FormerAddress(ctx context.Context, ref string, by hub.Viewer) (*hub.Address, error) {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	for _, a := range slices.Backward(m.addrs) {
+		_, sent := m.box(a.ID).last[by.Address]
+		if (a.ID == ref || a.Handle == ref) && a.Kind != hub.KindHub && (sent || by.All && len(m.box(a.ID).last) > 0) {
+			c := *a
+			return &c, nil
+		}
+	}
+	return nil, noAddress()
+}
+
 // Addresses implements hub.Directory.
 func (m *model) Addresses(ctx context.Context) ([]hub.Address, error) {
 	unlock, err := m.lock(ctx)
@@ -77,7 +94,7 @@ func (m *model) UpdateAddress(ctx context.Context, a hub.Address) error {
 	if old == nil {
 		return noAddress()
 	}
-	a.Handle, a.CreatedAt, a.DeletedAt = old.Handle, old.CreatedAt, old.DeletedAt
+	a.Handle, a.Kind, a.CreatedAt, a.DeletedAt = old.Handle, old.Kind, old.CreatedAt, old.DeletedAt
 	*old = a
 	return nil
 }

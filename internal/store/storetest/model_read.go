@@ -25,11 +25,39 @@ func (m *model) visible(ref hub.TaskRef, by hub.Viewer) *modelTask {
 }
 
 func (t *modelTask) load(l hub.Load) *hub.Task {
+	messages := len(t.messages)
+	if l.AsOf > 0 && l.AsOf < t.Seq {
+		t = t.asOf(l.AsOf)
+	}
 	h := t.withHistory(l.History)
+	h.Messages = messages
 	if l.Artifacts {
 		h.Artifacts = fold(t.events)
 	}
 	return h
+}
+
+// asOf is the task as it was after an event.
+func (t *modelTask) asOf(seq int64) *modelTask {
+	c := *t
+	c.Seq, c.events, c.question = seq, t.events[:seq], 0
+	var status int64
+	for _, e := range c.events {
+		if e.Kind == hub.StatusEvent {
+			c.State, c.StateAt, c.StatusMessage, status = e.State, e.At, e.Body, e.Seq
+		}
+	}
+	c.messages = nil
+	for _, x := range t.messages {
+		switch {
+		case t.asked[x.N] > seq:
+			continue
+		case t.asked[x.N] == status:
+			c.question = x.N
+		}
+		c.messages = append(c.messages, x)
+	}
+	return &c
 }
 
 // fold makes artifacts out of events, as a subscriber would.
@@ -211,7 +239,7 @@ func (m *model) Activity(ctx context.Context, q hub.ActivityQuery) (p hub.Activi
 }
 
 func (l line) visible(by hub.Viewer) bool {
-	return by.All || l.caller == by.Address || l.callee == by.Address
+	return by.All || l.caller == by.Address || l.callee == by.Address && l.Kind != hub.ActPushFailed
 }
 
 func tail(lines []line, q hub.ActivityQuery) []line {

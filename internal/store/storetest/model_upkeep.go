@@ -133,7 +133,7 @@ func (m *model) Prune(ctx context.Context, before time.Time, limit int) (out hub
 	}
 	defer unlock()
 	m.tasks = slices.DeleteFunc(m.tasks, func(t *modelTask) bool {
-		gone := out.Tasks < limit && t.Phase == hub.Done && t.EndedAt.Before(before) && !m.keyCounts(t)
+		gone := out.Tasks < limit && t.Phase == hub.Done && t.EndedAt.Before(before) && !m.keyCounts(t) && !t.notifies()
 		if gone {
 			out.Tasks++
 			m.forget(t)
@@ -155,7 +155,15 @@ func (m *model) keyCounts(t *modelTask) bool {
 	return false
 }
 
+// notifies reports whether a configuration of the task has something to deliver.
+func (t *modelTask) notifies() bool {
+	return slices.ContainsFunc(t.pushes, func(p *modelPush) bool { return !p.due.IsZero() })
+}
+
 func (m *model) forget(t *modelTask) {
+	for _, p := range slices.Clone(t.pushes) {
+		m.dropPush(t, p)
+	}
 	for k, v := range m.keys {
 		if v.task == t {
 			delete(m.keys, k)

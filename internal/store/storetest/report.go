@@ -344,11 +344,11 @@ func fencingTests(run runner) {
 				if i == 1 {
 					c, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease})
 					b.okAll(err)
-					if c == nil { // the old claim's result came first
+					if c.Task == nil { // the old claim's result came first
 						results[i] = hub.ErrClaimLapsed()
 						return
 					}
-					t = c
+					t = c.Task
 				}
 				_, results[i] = b.s.Report(b.ctx, says(t, hub.Completed, withEvents(put("a", number("", i)))))
 			})
@@ -591,8 +591,9 @@ func median(d []time.Duration) time.Duration {
 func heartbeatTests(run runner) {
 	run("a heartbeat renews the lease by what was asked for and changes nothing else", func(b *bed) {
 		t := b.ask(b.ann, b.dev)
-		c, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: 42 * time.Second})
+		got, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: 42 * time.Second})
 		b.ok(err)
+		c := got.Task
 		b.is("lease", c.LeaseUntil, b.clock.Now().Add(42*time.Second))
 		before := b.view(t.ID)
 		b.clock.Advance(40 * time.Second)

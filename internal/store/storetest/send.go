@@ -18,7 +18,7 @@ func sendTests(run runner) {
 		got := b.send(s)
 		want := &hub.Task{
 			ID: s.TaskID, ContextID: "ctx-1",
-			Caller: hub.Party{ID: b.ann, Handle: "ann"}, Callee: hub.Party{ID: b.dev, Handle: "dev"},
+			Caller: hub.Party{ID: b.ann, Handle: "ann", Kind: hub.KindAgent}, Callee: hub.Party{ID: b.dev, Handle: "dev", Kind: hub.KindAgent},
 			State: hub.Submitted, StateAt: b.clock.Now(), Phase: hub.Ready, Seq: 1, Messages: 1,
 			Tags: s.Tags, Metadata: s.Metadata, ParentTask: s.ParentTask, ParentCall: s.ParentCall,
 			Run: s.Run, Trace: s.Trace, Deadline: s.Deadline, CreatedAt: b.clock.Now(),

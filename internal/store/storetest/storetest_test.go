@@ -28,15 +28,15 @@ type forgetful struct {
 	last   *hub.Task
 }
 
-func (f *forgetful) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (*hub.Task, error) {
+func (f *forgetful) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (hub.Claimed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.claims++; f.claims%4 == 0 && f.last != nil && f.last.Callee.ID == callee {
-		return f.last, nil
+		return hub.Claimed{Task: f.last}, nil
 	}
-	t, err := f.Store.Claim(ctx, callee, c)
-	f.last = t
-	return t, err
+	got, err := f.Store.Claim(ctx, callee, c)
+	f.last = got.Task
+	return got, err
 }
 
 // A check that cannot fail shows nothing.

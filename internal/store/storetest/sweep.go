@@ -11,12 +11,12 @@ import (
 // provisional claims Dev's first task for 5 s until it is confirmed.
 func (b *bed) provisional() *hub.Task {
 	b.Helper()
-	t, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease, Ack: 5 * time.Second})
+	got, err := b.s.Claim(b.ctx, b.dev, hub.ClaimSpec{Lease: lease, Ack: 5 * time.Second})
 	b.ok(err)
-	if t == nil {
+	if got.Task == nil {
 		b.Fatal("nothing was ready to be claimed")
 	}
-	return t
+	return got.Task
 }
 
 // sweepBy sweeps with other arguments than sweep.

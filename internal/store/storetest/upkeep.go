@@ -223,7 +223,7 @@ func directoryTests(run runner) {
 			Lease: time.Minute, MaxRedeliveries: -1, OnUnknown: "resend", CreatedAt: b.clock.Now(),
 		}
 		b.ok(b.s.UpdateAddress(b.ctx, change))
-		change.Handle, change.CreatedAt = a.Handle, a.CreatedAt
+		change.Handle, change.Kind, change.CreatedAt = a.Handle, a.Kind, a.CreatedAt
 		got, err := b.s.Address(b.ctx, "zoe")
 		b.ok(err)
 		b.is("address", got, &change)
@@ -250,13 +250,51 @@ func directoryTests(run runner) {
 		b.ok(err)
 		b.is("listed", slices.ContainsFunc(all, func(a hub.Address) bool { return a.ID == b.dev }), false)
 		got := b.task(t.ID)
-		b.is("callee", got.Callee, hub.Party{ID: b.dev, Handle: "dev"})
+		b.is("callee", got.Callee, hub.Party{ID: b.dev, Handle: "dev", Kind: hub.KindAgent})
 		again := b.address("dev")
 		b.nothingReady(again)
 		b.is("the new address sees", len(b.list(hub.TaskFilter{By: only(again)})), 0)
 		got, err = b.s.Task(b.ctx, refOf(t), only(b.ann), whole())
 		b.ok(err)
 		b.is("callee", got.Callee.ID, b.dev)
+	})
+	run("who has sent to an address still finds it when it is gone, and nobody else does", func(b *bed) {
+		find := func(ref string, by hub.Viewer) func() (string, error) {
+			return func() (string, error) {
+				a, err := b.s.FormerAddress(b.ctx, ref, by)
+				if err != nil {
+					return "", err
+				}
+				return a.ID, nil
+			}
+		}
+		found := func(what, want string, f func() (string, error)) {
+			b.Helper()
+			id, err := f()
+			b.ok(err)
+			b.is(what, id, want)
+		}
+		missing := func(what string, f func() (string, error)) {
+			b.Helper()
+			_, err := f()
+			b.kind(what, err, hub.NotFound)
+		}
+		all := hub.Viewer{All: true}
+		missing("by nobody's tasks", find("dev", all))
+		b.report(says(b.held(), hub.Completed))
+		found("while it lives", b.dev, find("dev", only(b.ann)))
+		b.ok(b.s.DeleteAddress(b.ctx, b.dev))
+		for _, ref := range []string{b.dev, "dev"} {
+			found("by who sent", b.dev, find(ref, only(b.ann)))
+			found("by who sees all", b.dev, find(ref, all))
+			missing("by somebody else", find(ref, only(b.bob)))
+			missing("by itself", find(ref, only(b.dev)))
+		}
+		missing("nothing", find("nothing", all))
+		again := b.address("dev")
+		found("not the one that ann has sent nothing to", b.dev, find("dev", only(b.ann)))
+		b.ask(b.ann, again)
+		found("the newest", again, find("dev", only(b.ann)))
 	})
 	run("deleted addresses with unfinished tasks are listed after a while", func(b *bed) {
 		t := b.parked()

@@ -77,6 +77,7 @@ type walk struct {
 	taken   []string // ids of tasks in the order of their claims
 	claims  map[string]*hub.Task
 	replies []hub.Report
+	loans   []loanPair
 }
 
 func newWalk(b *bed, r *rand.Rand) *walk {
@@ -160,6 +161,8 @@ var lenient = cmp.Options{
 	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Actor" },
 		cmp.Comparer(func(a, b string) bool { return a == b || a+b == "hubadmin" || a+b == "adminhub" })),
 	cmpopts.IgnoreFields(hub.Activity{}, "Cursor", "Detail"),
+	cmpopts.IgnoreFields(hub.PushJob{}, "Loan"),
+	cmpopts.IgnoreFields(hub.PushFailure{}, "ID"),
 	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Error" },
 		cmp.Comparer(func(a, b string) bool { return (a == "") == (b == "") })),
 }
@@ -175,6 +178,13 @@ func (w *walk) compare(id string) {
 	if want == nil {
 		return
 	}
+	pushes, _ := w.m.TaskPushes(w.ctx, ref, everything())
+	kept, err := w.s.TaskPushes(w.ctx, ref, everything())
+	w.ok(err)
+	if d := cmp.Diff(pushes, kept, lenient); d != "" {
+		w.fail("step %d: the push-notification configurations of %s differ (-want +got)\n%s", w.steps, id, d)
+	}
+	w.compareAsOf(ref, want.Seq)
 	events, _ := w.m.Events(w.ctx, ref, everything(), 0, 1000)
 	stored, err := w.s.Events(w.ctx, ref, everything(), 0, 1000)
 	w.ok(err)
@@ -202,7 +212,7 @@ func (w *walk) compareAll() {
 // anything exactly.
 func (w *walk) step() {
 	w.steps++
-	switch n := w.r.IntN(100); {
+	switch n := w.r.IntN(118); {
 	case n < 16:
 		w.sendNew()
 	case n < 26:
@@ -223,8 +233,10 @@ func (w *walk) step() {
 		w.passTime()
 	case n < 98:
 		w.mark()
-	default:
+	case n < 100:
 		w.prune()
+	default:
+		w.pushStep()
 	}
 }
 
@@ -251,7 +263,7 @@ func (w *walk) maybeKey() *hub.Key {
 
 func (w *walk) limits() hub.Limits {
 	l := hub.DefaultLimits()
-	l.Events, l.Messages, l.OpenTasks = 12, 6, 8
+	l.Events, l.Messages, l.OpenTasks, l.Pushes = 12, 6, 8, 2
 	return l
 }
 
@@ -281,6 +293,9 @@ func (w *walk) sendNew() {
 	if w.r.IntN(6) == 0 {
 		s.Deadline = w.clock.Now().Add(time.Duration(1+w.r.IntN(600)) * time.Second)
 	}
+	if w.r.IntN(4) == 0 {
+		s.Push = w.config()
+	}
 	w.tasks = append(w.tasks, s.TaskID)
 	w.doSend("send "+s.TaskID, s, s.TaskID)
 }
@@ -300,6 +315,9 @@ func (w *walk) sendMore() {
 		s.FollowUp, s.AnswerContext = "", true
 		w.tasks = append(w.tasks, s.TaskID)
 	}
+	if w.r.IntN(6) == 0 {
+		s.Push = w.config()
+	}
 	w.doSend("message to "+id, s, id)
 }
 
@@ -307,10 +325,10 @@ func (w *walk) claimOne() {
 	callee, spec := pick(w.r, w.dev, w.ops), *w.spec()
 	var got *hub.Task
 	w.both("claim", "", func(s hub.Store) (any, error) {
-		t, err := s.Claim(w.ctx, callee, spec)
-		got = t
-		w.take(t)
-		return t, err
+		c, err := s.Claim(w.ctx, callee, spec)
+		got = c.Task
+		w.take(got)
+		return c, err
 	})
 	if got != nil {
 		w.compare(got.ID)

@@ -145,15 +145,19 @@ CREATE TABLE attempt (
   late INTEGER NOT NULL
 ) STRICT;
 
+-- The keys that messages came with; hash is of caller, callee and key, both are halves
+-- of SHA-256. All up to meta.keys_indexed are in the index, by the first 8 bytes of
+-- their hash: see keys.go.
 CREATE TABLE idempotency (
-  caller INTEGER NOT NULL,
-  callee INTEGER NOT NULL,
+  k INTEGER PRIMARY KEY, -- task<<20 | message
   hash BLOB NOT NULL,
-  fingerprint BLOB NOT NULL,
-  task INTEGER NOT NULL,
-  PRIMARY KEY (caller, callee, hash)
+  fingerprint BLOB NOT NULL
+) STRICT;
+CREATE TABLE idempotency_index (
+  mark INTEGER NOT NULL,
+  k INTEGER NOT NULL,
+  PRIMARY KEY (mark, k)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX idempotency_task ON idempotency(task);
 
 -- Ids are the writer's and never used again, not even when everything was pruned:
 -- cursors hold them. See meta.activity_pruned.
@@ -171,4 +175,4 @@ CREATE TABLE activity (
 -- Facts about the database itself; oldest_binary is the lowest schema version that
 -- a binary must know to use it.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO meta VALUES ('oldest_binary', '1'), ('application', 'holdfast'), ('activity_pruned', '0');
+INSERT INTO meta VALUES ('oldest_binary', '1'), ('application', 'holdfast'), ('activity_pruned', '0'), ('keys_indexed', '0');

@@ -497,7 +497,8 @@ func (h *hold) offer(queue []Message) (chan<- Message, Message) {
 }
 
 // Release gives the task back: the hub offers it again at once, and that is no
-// failure. Nothing happens if this claim no longer holds it.
+// failure. That this claim no longer holds it is no error: then there is nothing to
+// give back.
 func (t *Task) Release(ctx context.Context) error {
 	h, err := t.held()
 	if err != nil {
@@ -507,5 +508,8 @@ func (t *Task) Release(ctx context.Context) error {
 		method: http.MethodPost, path: agentPath("me", "tasks", h.id, "release"),
 		header: http.Header{"X-Claim": {h.claim}}, repeat: bounded,
 	})
+	if lapsed(err) {
+		return nil
+	}
 	return err
 }

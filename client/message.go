@@ -39,6 +39,14 @@ type (
 	Info = wire.Info
 	// Activity is one line of the hub-wide feed.
 	Activity = wire.Activity
+	// Push is where the events of a task are sent, and how far that has come.
+	Push = wire.Push
+	// PushRequest has the events of a task sent somewhere.
+	PushRequest = wire.PushRequest
+	// PushAuth is the credential that the hub presents there.
+	PushAuth = wire.PushAuth
+	// PushFailure is a notification that was given up.
+	PushFailure = wire.PushFailure
 )
 
 // The states of a task.

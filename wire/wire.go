@@ -9,13 +9,22 @@ import "encoding/json"
 
 // Message is one message of a task (A2A section 4.1.4).
 type Message struct {
-	MessageID        string          `json:"message_id,omitempty"`
-	Role             string          `json:"role"` // "user" or "agent"
+	MessageID string `json:"message_id,omitempty"`
+	// Role is "user" or "agent". In a request it may be left out: a caller speaks as the
+	// user and a callee as the agent.
+	Role             string          `json:"role,omitempty" enum:"user,agent"`
 	Parts            []Part          `json:"parts"`
 	Metadata         json.RawMessage `json:"metadata,omitempty"`
 	Extensions       []string        `json:"extensions,omitempty"`
 	ReferenceTaskIDs []string        `json:"reference_task_ids,omitempty"`
 }
+
+// BareReply is an extension (A2A section 4.6) that a callee names in the extensions of
+// the message that completes a task, without artifacts, to have that message given to
+// an A2A client in place of the task, as A2A section 3.1.1 allows: to one that sent a
+// new task and waited for its end. The hub has the task all the same, and every other
+// operation shows it.
+const BareReply = "urn:holdfast:bare-reply"
 
 // Part is a piece of content: exactly one of Text, Raw, URL and Data is set (A2A
 // section 4.1.6).
@@ -58,7 +67,7 @@ type Task struct {
 	ContextID string            `json:"context_id"`
 	State     string            `json:"state"`
 	Status    Status            `json:"status"`
-	Delivery  string            `json:"delivery"`
+	Delivery  string            `json:"delivery"` // pull, or inbox where a person does it
 	Input     *Input            `json:"input,omitempty"`
 	History   []Message         `json:"history,omitempty"`
 	Artifacts []Artifact        `json:"artifacts,omitempty"`
@@ -179,6 +188,18 @@ type Card struct {
 	DefaultInputModes  []string        `json:"default_input_modes,omitempty"`
 	DefaultOutputModes []string        `json:"default_output_modes,omitempty"`
 	Extensions         json.RawMessage `json:"extensions,omitempty"`
+	// Capabilities turns off what the address is not to offer. Nil is all that the hub
+	// can do.
+	Capabilities *Capabilities `json:"capabilities,omitempty"`
+}
+
+// Capabilities is what an address offers of what the hub can do for any (A2A section
+// 4.4.3). A nil or true one is as the hub has it; false is refused to callers and not
+// on the card.
+type Capabilities struct {
+	Streaming         *bool `json:"streaming,omitempty"`
+	PushNotifications *bool `json:"push_notifications,omitempty"`
+	ExtendedAgentCard *bool `json:"extended_agent_card,omitempty"`
 }
 
 // AgentRequest is the body of POST /v1/agents; PATCH takes the same, without the
@@ -209,7 +230,7 @@ type Agent struct {
 	MaxRedeliveries int    `json:"max_redeliveries"`
 	DedupeMessageID bool   `json:"dedupe_message_id"`
 	OnUnknown       string `json:"on_unknown"`
-	Delivery        string `json:"delivery"`
+	Delivery        string `json:"delivery"` // pull, or inbox of a person
 	URL             string `json:"url"`
 	CreatedAt       Time   `json:"created_at" format:"date-time"`
 	// LastSeenAt tells when a worker last asked for a task; nil if none has since the

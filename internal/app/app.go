@@ -11,17 +11,18 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/config"
+	"github.com/holdfast-hub/holdfast/internal/delivery/push"
+	"github.com/holdfast-hub/holdfast/internal/egress"
 	"github.com/holdfast-hub/holdfast/internal/engine"
 	"github.com/holdfast-hub/holdfast/internal/hub"
 	"github.com/holdfast-hub/holdfast/internal/identity"
+	"github.com/holdfast-hub/holdfast/internal/signing"
 	"github.com/holdfast-hub/holdfast/internal/store/sqlite"
 )
 
@@ -35,7 +36,11 @@ type App struct {
 	started  time.Time
 	metrics  *metrics
 	store    hub.Store
+	vault    hub.Sealer    // seals what is kept; for what is made after openVault
+	keys     *signing.Keys // sign cards and notifications; likewise
 	identity *identity.Service
+	egress   *egress.Guard // the way out
+	pusher   *push.Sender  // nil without push notifications
 	engine   *engine.Engine
 	listener net.Listener
 	server   *http.Server
@@ -63,9 +68,15 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 	if err := a.openStore(ctx); err != nil {
 		return nil, err
 	}
+	if err := a.openVault(ctx); err != nil {
+		return nil, err
+	}
 	a.identity = identity.New(identity.Options{Store: a.store, Anonymous: cfg.Anonymous, Log: log})
 	a.secret, _, err = a.identity.EnsureAdmin(ctx, cfg.AdminToken)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.openPush(); err != nil {
 		return nil, err
 	}
 	a.engine = engine.New(a.engineOptions())
@@ -90,10 +101,14 @@ func (a *App) openStore(ctx context.Context) error {
 }
 
 func (a *App) engineOptions() engine.Options {
-	return engine.Options{
+	opt := engine.Options{
 		Store: a.store, Directory: a.identity, Limits: a.cfg.Limits(), Log: a.log,
 		Retain: a.cfg.Retain, DeleteGrace: a.cfg.DeleteGrace, Rate: a.cfg.Rate, Burst: a.cfg.Burst,
 	}
+	if a.pusher != nil { // a nil *push.Sender in Pusher would be no nil
+		opt.Pusher, opt.Sealer, opt.CheckPushURL = a.pusher, a.vault, a.checkPushURL
+	}
+	return opt
 }
 
 // Addr is the address that the hub listens on, with the real port if the
@@ -138,6 +153,9 @@ If the token gets lost, stop the hub and run: holdfast admin-token --data %s
 func (a *App) Run(ctx context.Context) error {
 	a.engine.Start()
 	a.identity.Start()
+	if a.pusher != nil {
+		a.pusher.Start()
+	}
 	served := make(chan error, 1)
 	go func() { served <- a.serve() }()
 	a.log.Info("serving", "url", a.url, "listen", a.Addr(), "data", a.cfg.Data, "version", a.cfg.Version)
@@ -197,6 +215,7 @@ func (a *App) Close() error {
 		if a.identity != nil {
 			a.identity.Close()
 		}
+		a.closePush()
 		if a.store != nil {
 			a.closeErr = a.store.Close()
 		}
@@ -207,16 +226,9 @@ func (a *App) Close() error {
 // ReplaceAdmin gives the data directory's hub a new admin token and revokes the old
 // ones, for whoever holds the directory. The hub must not be running.
 func ReplaceAdmin(ctx context.Context, dataDir string, log *slog.Logger) (secret string, err error) {
-	if _, err := os.Stat(filepath.Join(dataDir, sqlite.FileName)); err != nil {
-		return "", fmt.Errorf("there is no hub's data in %s: %w; name the directory with --data", dataDir, err)
-	}
-	store, err := sqlite.Open(ctx, sqlite.Options{Dir: dataDir, Log: log})
-	if hub.KindOf(err) == hub.Exists {
-		return "", hub.Wrap(hub.Exists, err, "the hub that uses %s is running: stop it, run this again, and start it", dataDir)
-	}
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	return identity.New(identity.Options{Store: store, Log: log}).ReplaceAdmin(ctx)
+	err = withStore(ctx, dataDir, log, func(store *sqlite.Store) error {
+		secret, err = identity.New(identity.Options{Store: store, Log: log}).ReplaceAdmin(ctx)
+		return err
+	})
+	return secret, err
 }

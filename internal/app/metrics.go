@@ -23,6 +23,7 @@ type metrics struct {
 	transitions *prometheus.CounterVec
 	requests    *prometheus.CounterVec
 	latency     *prometheus.HistogramVec
+	pushes      *prometheus.CounterVec
 	requestsNow atomic.Int64
 	streamsNow  atomic.Int64
 	batches     prometheus.Histogram
@@ -42,6 +43,9 @@ func newMetrics() *metrics {
 			Name: "holdfast_http_request_seconds", Help: "Time to answer, by route; event streams are left out, waiting is not.",
 			Buckets: []float64{.0005, .001, .002, .004, .008, .016, .032, .064, .125, .25, .5, 1, 2, 5, 10, 30, 60},
 		}, []string{"route"}),
+		pushes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_push_tries_total", Help: "Tries to deliver a push notification, by what became of them.",
+		}, []string{"result"}),
 		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "holdfast_store_batch_size", Help: "Operations committed together.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
@@ -51,7 +55,7 @@ func newMetrics() *metrics {
 			Buckets: prometheus.ExponentialBuckets(.0001, 2, 16),
 		}),
 	}
-	m.registry.MustRegister(m.transitions, m.requests, m.latency, m.batches, m.commits,
+	m.registry.MustRegister(m.transitions, m.requests, m.latency, m.pushes, m.batches, m.commits,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -163,10 +167,12 @@ func (s *meteredStore) refused(err error) bool {
 	return err != nil
 }
 
-func (s *meteredStore) claimed(t *hub.Task) {
+// claimed counts the outcome of a claim.
+func (s *meteredStore) claimed(t *hub.Task, failed []string) {
 	if t != nil {
 		s.add("claimed", 1)
 	}
+	s.add("failed", len(failed))
 }
 
 // Send implements hub.Transitions.
@@ -185,17 +191,17 @@ func (s *meteredStore) Send(ctx context.Context, m hub.Send) (hub.Sent, error) {
 	default:
 		s.add("message", 1)
 	}
-	s.claimed(sent.Claimed)
+	s.claimed(sent.Claimed, sent.Failed)
 	return sent, nil
 }
 
 // Claim implements hub.Transitions.
-func (s *meteredStore) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (*hub.Task, error) {
-	t, err := s.Store.Claim(ctx, callee, c)
+func (s *meteredStore) Claim(ctx context.Context, callee string, c hub.ClaimSpec) (hub.Claimed, error) {
+	got, err := s.Store.Claim(ctx, callee, c)
 	if !s.refused(err) {
-		s.claimed(t)
+		s.claimed(got.Task, got.Failed)
 	}
-	return t, err
+	return got, err
 }
 
 // Release implements hub.Transitions.
@@ -221,7 +227,7 @@ func (s *meteredStore) Report(ctx context.Context, r hub.Report) (hub.Reported, 
 	default:
 		s.add("progress", 1)
 	}
-	s.claimed(done.Next)
+	s.claimed(done.Next, done.Failed)
 	return done, nil
 }
 

@@ -51,6 +51,8 @@ func (a *App) listen(ctx context.Context) error {
 	base, end := context.WithCancelCause(context.Background())
 	a.endContext = end
 	a.server = &http.Server{
+		Protocols:         protocols(),
+		HTTP2:             http2Limits(),
 		Handler:           a.handler(),
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
@@ -60,6 +62,25 @@ func (a *App) listen(ctx context.Context) error {
 		TLSConfig:         &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12},
 	}
 	return nil
+}
+
+// protocols is what one port speaks: HTTP/1.1, and HTTP/2 by ALPN with TLS and by
+// prior knowledge without, as gRPC needs it.
+func protocols() *http.Protocols {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return &p
+}
+
+// http2Limits bounds the connections of HTTP/2, of which each carries many requests.
+// One whose client is gone without a word is found out by pings.
+func http2Limits() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams: 1000, SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second,
+		WriteByteTimeout: 30 * time.Second,
+	}
 }
 
 func (a *App) certificates() ([]tls.Certificate, error) {
@@ -128,7 +149,7 @@ func (a *App) inRoom(next http.Handler) http.Handler {
 func (a *App) routes() http.Handler {
 	rpc := a2a.New(a2a.Options{
 		Engine: a.engine, Identity: a.identity, PublicURL: a.url, BlockingLimit: a.cfg.BlockingLimit,
-		MaxBody: a.cfg.MaxBody, PrivateCards: a.cfg.PrivateCards, Anonymous: a.cfg.Anonymous,
+		MaxBody: a.cfg.MaxBody, PrivateCards: a.cfg.PrivateCards, Anonymous: a.cfg.Anonymous, Keys: a.keys,
 		Version: a.cfg.Version, Log: a.log,
 	})
 	api := v1.New(v1.Options{
@@ -138,6 +159,8 @@ func (a *App) routes() http.Handler {
 	})
 	mux := http.NewServeMux()
 	mux.Handle("/a/", rpc)
+	mux.Handle("/"+a2a.ServiceV1+"/", rpc)
+	mux.Handle("/"+a2a.ServiceV03+"/", rpc)
 	mux.Handle("/.well-known/", rpc)
 	mux.Handle("/", api)
 	mux.HandleFunc("GET /healthz", a.healthz)

@@ -114,8 +114,8 @@ func (p *program) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	in(groupHub, p.serveCommand(), p.demoCommand(), p.doctorCommand(), p.benchCommand(), p.adminTokenCommand())
-	in(groupCaller, p.sendCommand(), p.pollCommand(), p.pendingCommand(), p.subscribeCommand(), p.cancelCommand(), p.getCommand(), p.listCommand())
+	in(groupHub, p.serveCommand(), p.demoCommand(), p.doctorCommand(), p.benchCommand(), p.adminTokenCommand(), p.keysCommand())
+	in(groupCaller, p.sendCommand(), p.pollCommand(), p.pendingCommand(), p.subscribeCommand(), p.cancelCommand(), p.getCommand(), p.listCommand(), p.pushCommand())
 	in(groupCallee, p.workCommand(), p.nextCommand(), p.replyCommand())
 	in(groupAdmin, p.agentsCommand(), p.tokensCommand(), p.requeueCommand(), p.activityCommand())
 	root.AddCommand(p.whoamiCommand(), p.versionCommand(), exitCodesTopic())

@@ -62,13 +62,32 @@ type Config struct {
 	TaskEvents   int
 	TaskBytes    int64
 	TaskMessages int
+	// TaskPushes bounds the push-notification configurations of one task.
+	TaskPushes int
 	// OpenTasks bounds the unfinished tasks of one caller at one address.
 	OpenTasks int
 	// Rate and Burst bound the sends of one caller to one address, per second.
 	Rate  float64
 	Burst int
+	// NoPush turns push notifications off.
+	NoPush bool
+	// PushGiveUp is how long a push notification is tried.
+	PushGiveUp time.Duration
+	// PushBackoffMin and PushBackoffMax bound the wait before another try.
+	PushBackoffMin, PushBackoffMax time.Duration
+	// EgressAllowLocal are the ports and ranges of ports on loopback that the hub may
+	// call, such as "8080,9000-9010".
+	EgressAllowLocal string
+	// EgressAllowPrivate lets the hub call addresses of private networks.
+	EgressAllowPrivate bool
 	// ShutdownTimeout is how long open requests may take to end.
 	ShutdownTimeout time.Duration
+	// MasterKey, if not empty, is the key that secrets are sealed with. From the
+	// environment only.
+	MasterKey string
+	// MasterKeyFile is the file with that key; one in Data, made when it is needed, if
+	// both are empty.
+	MasterKeyFile string
 	// AdminToken, if not empty, is the admin token. From the environment only, so
 	// that it appears in no list of processes.
 	AdminToken string
@@ -89,7 +108,8 @@ func Default() Config {
 		LogFormat: "text", LogLevel: slog.LevelInfo, MaxBody: 8 << 20,
 		Lease: l.Lease, LeaseMax: l.LeaseMax, Redeliveries: l.Redeliveries, BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax,
 		TaskEvents: int(l.Events), TaskBytes: l.Bytes, TaskMessages: l.Messages, OpenTasks: l.OpenTasks,
-		Rate: 5_000, Burst: 10_000,
+		Rate: 5_000, Burst: 10_000, TaskPushes: l.Pushes,
+		PushGiveUp: 24 * time.Hour, PushBackoffMin: time.Second, PushBackoffMax: 10 * time.Minute,
 		ShutdownTimeout: 10 * time.Second,
 	}
 }
@@ -97,7 +117,7 @@ func Default() Config {
 // Limits are the settings that the engine enforces on each task.
 func (c *Config) Limits() hub.Limits {
 	return hub.Limits{
-		Events: int64(c.TaskEvents), Bytes: c.TaskBytes, Messages: c.TaskMessages, OpenTasks: c.OpenTasks,
+		Events: int64(c.TaskEvents), Bytes: c.TaskBytes, Messages: c.TaskMessages, Pushes: c.TaskPushes, OpenTasks: c.OpenTasks,
 		Lease: c.Lease, LeaseMax: c.LeaseMax, Redeliveries: c.Redeliveries, BackoffMin: c.BackoffMin, BackoffMax: c.BackoffMax,
 	}
 }
@@ -109,7 +129,7 @@ const MinRetain = 24 * time.Hour
 // Validate reports every setting that cannot work, in words that say what to do.
 func (c *Config) Validate() error {
 	return errors.Join(
-		c.checkListen(), c.checkPublicURL(), c.checkTLS(), c.checkCORS(), c.checkAnonymous(),
+		c.checkListen(), c.checkPublicURL(), c.checkTLS(), c.checkCORS(), c.checkAnonymous(), c.checkMasterKey(),
 		oneOf("log-format", c.LogFormat, "text", "json"),
 		notEmpty("data", c.Data),
 		between("blocking-limit", c.BlockingLimit, time.Second, 24*time.Hour),
@@ -126,6 +146,10 @@ func (c *Config) Validate() error {
 		between("shutdown-timeout", c.ShutdownTimeout, time.Second, 10*time.Minute),
 		between("max-body", ByteSize(c.MaxBody), 1<<10, 1<<30),
 		between("redeliveries", c.Redeliveries, 0, 1_000),
+		between("task-pushes", c.TaskPushes, 1, 1_000),
+		between("push-give-up", c.PushGiveUp, time.Minute, 30*24*time.Hour),
+		between("push-backoff-min", c.PushBackoffMin, 10*time.Millisecond, time.Hour),
+		between("push-backoff-max", c.PushBackoffMax, c.PushBackoffMin, 24*time.Hour),
 		between("rate", c.Rate, 0.01, 1e6),
 		between("burst", c.Burst, 1, 1e6),
 	)
@@ -171,6 +195,13 @@ func (c *Config) checkTLS() error {
 		return nil
 	}
 	return errors.New("--tls-cert and --tls-key belong together: give both, or neither")
+}
+
+func (c *Config) checkMasterKey() error {
+	if c.MasterKey == "" || c.MasterKeyFile == "" {
+		return nil
+	}
+	return errors.New("HOLDFAST_MASTER_KEY and --master-key-file are two places for one key: give one of them")
 }
 
 func (c *Config) checkCORS() error {

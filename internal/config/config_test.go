@@ -143,6 +143,7 @@ func TestValidate(t *testing.T) {
 		"public URL with a query":   {func(c *config.Config) { c.PublicURL = "https://example.com?x" }, "--public-url"},
 		"public URL with a user":    {func(c *config.Config) { c.PublicURL = "https://a:b@example.com" }, "--public-url"},
 		"half of TLS":               {func(c *config.Config) { c.TLSCert = "cert.pem" }, "--tls-key"},
+		"two master keys":           {func(c *config.Config) { c.MasterKey = "hush"; c.MasterKeyFile = "x" }, "--master-key-file"},
 		"short retention":           {func(c *config.Config) { c.Retain = 23 * time.Hour }, "--retain"},
 		"origin with a path":        {func(c *config.Config) { c.CORSOrigins = []string{"https://a.example/"} }, "--cors-origin"},
 		"any origin":                {func(c *config.Config) { c.CORSOrigins = []string{"*"} }, ""},

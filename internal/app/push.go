@@ -1,0 +1,64 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-hub/holdfast/internal/delivery/push"
+	"github.com/holdfast-hub/holdfast/internal/egress"
+	"github.com/holdfast-hub/holdfast/internal/face/a2a"
+)
+
+// openPush makes the way out of the hub, and what sends push notifications.
+func (a *App) openPush() error {
+	ports, err := egress.ParsePorts(a.cfg.EgressAllowLocal)
+	if err != nil {
+		return fmt.Errorf("--egress-allow-local: %w", err)
+	}
+	a.egress = egress.New(egress.Options{AllowLocal: ports, Log: a.log})
+	if a.cfg.NoPush {
+		return nil
+	}
+	key, _ := a.keys.Webhook()
+	a.pusher = push.New(push.Options{
+		Outbox: a.store, Tasks: a.store, Client: a.egress.Client(a.pushPermit()), Sealer: a.vault, Key: key,
+		TaskV03: a2a.AppendTaskV03, UserAgent: "Holdfast/" + a.cfg.Version, Log: a.log, Observe: a.metrics.pushed,
+		GiveUp: a.cfg.PushGiveUp, BackoffMin: a.cfg.PushBackoffMin, BackoffMax: a.cfg.PushBackoffMax,
+	})
+	a.metrics.watchPushes(a.pusher.Busy)
+	return nil
+}
+
+// pushPermit is what push notifications may reach: callers give the URLs, so only the
+// operator can allow more than public addresses.
+func (a *App) pushPermit() egress.Permit { return egress.Permit{Private: a.cfg.EgressAllowPrivate} }
+
+// checkPushURL judges the URL of a configuration that is to be saved.
+func (a *App) checkPushURL(ctx context.Context, url string) error {
+	return a.egress.Check(ctx, url, a.pushPermit())
+}
+
+// closePush ends what goes out: requests under way get a part of the shutdown timeout
+// to finish.
+func (a *App) closePush() {
+	if a.pusher != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), a.cfg.ShutdownTimeout/2)
+		defer cancel()
+		a.pusher.Stop(ctx)
+	}
+	if a.egress != nil {
+		a.egress.Close()
+	}
+}
+
+// pushed learns of each try to deliver a push notification.
+func (m *metrics) pushed(r push.Result) { m.pushes.WithLabelValues(string(r)).Inc() }
+
+// watchPushes shows how many configurations are being served.
+func (m *metrics) watchPushes(busy func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "holdfast_push_open", Help: "Push-notification configurations that are being delivered to.",
+	}, func() float64 { return float64(busy()) }))
+}

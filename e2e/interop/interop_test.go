@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hub/holdfast/client"
+	"github.com/holdfast-hub/holdfast/internal/config"
 	"github.com/holdfast-hub/holdfast/internal/testhub"
 )
 
@@ -51,6 +52,49 @@ func TestPythonV03(t *testing.T) {
 		})
 	}
 }
+
+// TestOfficialSDKs lets the official SDKs of A2A 1.0 for other languages do all they can,
+// over each binding.
+func TestOfficialSDKs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs packages")
+	}
+	for _, c := range []struct {
+		name, interpreter string
+		command           func(t *testing.T, interpreter string) *exec.Cmd
+	}{
+		{"Python", "python3", func(t *testing.T, python string) *exec.Cmd {
+			cmd := exec.CommandContext(within(t, 3*time.Minute), python, filepath.Join("testdata", "a2a_sdk.py"))
+			cmd.Env = append(os.Environ(), "PYTHONPATH="+install(t, python, []string{"a2a-sdk[grpc]==1.3.0"}), "PYTHONDONTWRITEBYTECODE=1")
+			return cmd
+		}},
+		{"JavaScript", "node", func(t *testing.T, node string) *exec.Cmd {
+			packages := installNode(t, []string{"@a2a-js/sdk@1.3.0", "@grpc/grpc-js@1.14.7", "@bufbuild/protobuf@2.17.0"})
+			script := nodeScript(t, packages, "a2a_js.mjs")
+			cmd := exec.CommandContext(within(t, 3*time.Minute), node, script)
+			cmd.Env = os.Environ()
+			return cmd
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			interpreter, err := exec.LookPath(c.interpreter)
+			if err != nil {
+				t.Skip(c.interpreter + " is not installed")
+			}
+			cmd := c.command(t, interpreter)
+			h := testhub.Start(t, receiversHere)
+			work(t, client.New(h.URL, h.Agent("coder")))
+			cmd.Env = append(cmd.Env, "AGENT_URL="+h.URL+"/a/coder", "AGENT_TOKEN="+h.Agent("caller"))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// receiversHere lets the hub notify receivers on this machine.
+func receiversHere(cfg *config.Config) { cfg.EgressAllowLocal = "1024-65535" }
 
 // work does the tasks of an agent until the test ends: it echoes, fails, asks, tells
 // how it is going, or takes for ever, as it is told.
@@ -101,15 +145,47 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// install gives a folder with Python packages, which it fills if nobody has before.
-// Without a network a test that needs them is skipped, but never in CI.
+// install gives a folder with Python packages.
 func install(t *testing.T, python string, packages []string) string {
 	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", "..", ".cache", "e2e-python"))
+	return installed(t, "e2e-python", python, packages, func(fresh string) *exec.Cmd {
+		args := append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", fresh}, packages...)
+		return exec.CommandContext(within(t, 5*time.Minute), python, args...)
+	})
+}
+
+// installNode gives a folder with Node packages, in its node_modules.
+func installNode(t *testing.T, packages []string) string {
+	t.Helper()
+	return installed(t, "e2e-node", "npm", packages, func(fresh string) *exec.Cmd {
+		args := append([]string{"install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", fresh}, packages...)
+		return exec.CommandContext(within(t, 5*time.Minute), "npm", args...)
+	})
+}
+
+// nodeScript copies a script to where it finds its packages, and gives its path.
+func nodeScript(t *testing.T, packages, name string) string {
+	t.Helper()
+	code, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256([]byte(python + "\n" + strings.Join(packages, "\n")))
+	path := filepath.Join(packages, name)
+	if err := os.WriteFile(path, code, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// installed gives a folder with packages, which it fills if nobody has before. Without a
+// network a test that needs them is skipped, but never in CI.
+func installed(t *testing.T, kind, tool string, packages []string, command func(fresh string) *exec.Cmd) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", "..", ".cache", kind))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(tool + "\n" + strings.Join(packages, "\n")))
 	dir := filepath.Join(root, hex.EncodeToString(sum[:8]))
 	if _, err := os.Stat(dir); err == nil {
 		return dir
@@ -124,8 +200,7 @@ func install(t *testing.T, python string, packages []string) string {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(fresh)
-	args := append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", fresh}, packages...)
-	if out, err := exec.CommandContext(within(t, 5*time.Minute), python, args...).CombinedOutput(); err != nil {
+	if out, err := command(fresh).CombinedOutput(); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatalf("installing %v: %v\n%s", packages, err, out)
 		}

@@ -65,6 +65,9 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 			err = errors.Join(err, a.Close())
 		}
 	}()
+	if err := a.openEgress(); err != nil {
+		return nil, err
+	}
 	if err := a.openStore(ctx); err != nil {
 		return nil, err
 	}
@@ -76,9 +79,7 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 	if err != nil {
 		return nil, err
 	}
-	if err := a.openPush(); err != nil {
-		return nil, err
-	}
+	a.openPush()
 	a.engine = engine.New(a.engineOptions())
 	a.metrics.watchOpen(a.engine.Waiting)
 	if err := a.listen(ctx); err != nil {

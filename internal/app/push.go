@@ -9,26 +9,36 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/delivery/push"
 	"github.com/holdfast-hub/holdfast/internal/egress"
 	"github.com/holdfast-hub/holdfast/internal/face/a2a"
+	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
-// openPush makes the way out of the hub, and what sends push notifications.
-func (a *App) openPush() error {
+// pushRoomBytes bounds what large tasks take of the memory while they are sent as
+// notifications.
+const pushRoomBytes = 256 << 20
+
+// openEgress makes the way out of the hub.
+func (a *App) openEgress() error {
 	ports, err := egress.ParsePorts(a.cfg.EgressAllowLocal)
 	if err != nil {
 		return fmt.Errorf("--egress-allow-local: %w", err)
 	}
 	a.egress = egress.New(egress.Options{AllowLocal: ports, Log: a.log})
+	return nil
+}
+
+// openPush makes what sends push notifications, if the hub is to send any.
+func (a *App) openPush() {
 	if a.cfg.NoPush {
-		return nil
+		return
 	}
 	key, _ := a.keys.Webhook()
 	a.pusher = push.New(push.Options{
 		Outbox: a.store, Tasks: a.store, Client: a.egress.Client(a.pushPermit()), Sealer: a.vault, Key: key,
+		Room:    hub.NewRoom(max(pushRoomBytes, 5*a.cfg.TaskBytes)), // four times a task, as it counts, and some
 		TaskV03: a2a.AppendTaskV03, UserAgent: "Holdfast/" + a.cfg.Version, Log: a.log, Observe: a.metrics.pushed,
 		GiveUp: a.cfg.PushGiveUp, BackoffMin: a.cfg.PushBackoffMin, BackoffMax: a.cfg.PushBackoffMax,
 	})
 	a.metrics.watchPushes(a.pusher.Busy)
-	return nil
 }
 
 // pushPermit is what push notifications may reach: callers give the URLs, so only the

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hub/holdfast/internal/app"
 	"github.com/holdfast-hub/holdfast/internal/config"
 	"github.com/holdfast-hub/holdfast/internal/testhub"
 )
@@ -223,9 +224,9 @@ func TestAHubCanGoWithoutPushNotifications(t *testing.T) {
 }
 
 func TestBadEgressSettingsAreRefused(t *testing.T) {
-	h := config.Default()
-	h.Listen, h.Data, h.EgressAllowLocal = "127.0.0.1:0", t.TempDir(), "80x"
-	if err := start(t, h); err == nil || !strings.Contains(err.Error(), "--egress-allow-local") {
+	cfg := settings(t)
+	cfg.EgressAllowLocal = "80x"
+	if _, err := app.New(t.Context(), cfg, discard()); err == nil || !strings.Contains(err.Error(), "--egress-allow-local") {
 		t.Errorf("a hub started, or said %v", err)
 	}
 }

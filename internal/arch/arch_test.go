@@ -74,6 +74,9 @@ var allowed = map[string][]string{
 	"bench":            {"client", "wire", "internal/app", "internal/config", "internal/hub", "internal/bench", "internal/testhub"},
 	"e2e":              {"client", "wire", "e2e/hubproc"},
 	"e2e/*":            {"client", "wire", "e2e/hubproc"},
+	"e2e/kit":          {"client", "wire", "internal/app", "internal/config"},
+	"e2e/sut":          {"e2e/kit"},
+	"e2e/conformance":  {"e2e/kit"},
 }
 
 // libraries says which packages may use each library outside of tests, so that a

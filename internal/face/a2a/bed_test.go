@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,29 @@ func (b *bed) call(token, op, params string, headers ...string) answer {
 func (b *bed) open(token, op, params string, headers ...string) (*stream, answer) {
 	b.t.Helper()
 	return b.speak.open(b.t.Context(), b, query{token, b.handle, op, params, headers})
+}
+
+// says reports whether the binding that the bed speaks has words for a request.
+func (b *bed) says(op, params string) bool {
+	b.t.Helper()
+	g, ok := b.speak.(*grpcBinding)
+	if !ok {
+		return true
+	}
+	return g.request(b.t, query{handle: b.handle, op: op, params: params}, newMessage(b.t, g.methodOf(b.t, op).Input()))
+}
+
+// sameJSON compares two JSON texts, but for the order of members.
+func sameJSON(a, b string) bool {
+	read := func(s string) (v any) {
+		d := json.NewDecoder(strings.NewReader(s))
+		d.UseNumber()
+		if d.Decode(&v) != nil {
+			return s
+		}
+		return v
+	}
+	return reflect.DeepEqual(read(a), read(b))
 }
 
 // decode gives the result, which must be one, as a T.

@@ -4,11 +4,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
+	"github.com/holdfast-hub/holdfast/internal/rawjson"
 	"github.com/holdfast-hub/holdfast/wire"
 )
 
@@ -37,6 +41,7 @@ type cardInterface struct {
 	URL             string `json:"url"`
 	ProtocolBinding string `json:"protocolBinding"`
 	ProtocolVersion string `json:"protocolVersion"`
+	Tenant          string `json:"tenant,omitempty"`
 }
 
 type cardProvider struct {
@@ -51,12 +56,26 @@ type cardCapabilities struct {
 	ExtendedAgentCard bool            `json:"extendedAgentCard"`
 }
 
-// cardExtension is an extension that an address's owner declares. Whether it is
-// required is left out: the hub could not hold callers to it.
+// cardExtension is an extension that an address's owner declares. Callers are held to
+// a required one: see offer.
 type cardExtension struct {
 	URI         string          `json:"uri"`
 	Description string          `json:"description,omitempty"`
+	Required    bool            `json:"required,omitempty"`
 	Params      json.RawMessage `json:"params,omitempty"`
+}
+
+// UnmarshalJSON reads an extension. Parameters that are no object are none (spec
+// section 4.4.4): clients would refuse the whole card for them.
+func (e *cardExtension) UnmarshalJSON(b []byte) error {
+	type plain cardExtension // without this method
+	if err := json.Unmarshal(b, (*plain)(e)); err != nil {
+		return err
+	}
+	if rawjson.KindOf(e.Params) != rawjson.Object {
+		e.Params = nil
+	}
+	return nil
 }
 
 type securityScheme struct {
@@ -110,8 +129,10 @@ func (f *face) addressCard(a *hub.Address) card {
 	c.Description = or(a.Description, "@"+a.Handle+" on this Holdfast hub: takes tasks and answers when it is done.")
 	c.Version = or(owner.Version, "1.0.0")
 	c.DocumentationURL, c.IconURL = owner.DocumentationURL, owner.IconURL
-	c.Provider = decode[*cardProvider](owner.Provider)
-	c.Capabilities.Extensions = extensions(owner.Extensions)
+	if p := decode[cardProvider](owner.Provider); p.Organization != "" {
+		c.Provider = &p
+	}
+	c.Capabilities = offerOf(a).limit(c.Capabilities)
 	if len(owner.DefaultInputModes) > 0 {
 		c.DefaultInputModes = owner.DefaultInputModes
 	}
@@ -141,9 +162,16 @@ func (f *face) newCard(handle string) card {
 			{URL: endpoint, ProtocolBinding: "JSONRPC", ProtocolVersion: protocolVersion},
 			{URL: endpoint, ProtocolBinding: "HTTP+JSON", ProtocolVersion: protocolVersion},
 		},
-		Capabilities:       cardCapabilities{Streaming: true},
+		Capabilities:       cardCapabilities{Streaming: true, PushNotifications: f.opt.Engine.PushSupported(), ExtendedAgentCard: true},
 		DefaultInputModes:  []string{"text/plain", "application/json", "*/*"},
 		DefaultOutputModes: []string{"text/plain", "application/json"},
+	}
+	if target := grpcTarget(f.opt.PublicURL); target != "" {
+		at := cardInterface{URL: target, ProtocolBinding: bindingGRPC, ProtocolVersion: protocolVersion, Tenant: handle}
+		if handle == hubHandle {
+			at.Tenant = "" // whichever the client wants
+		}
+		c.SupportedInterfaces = append(c.SupportedInterfaces, at)
 	}
 	if !f.opt.Anonymous {
 		c.SecuritySchemes = map[string]securityScheme{"bearer": {httpAuth{
@@ -151,6 +179,26 @@ func (f *face) newCard(handle string) card {
 		}}}
 	}
 	return c
+}
+
+// bindingGRPC is the name of gRPC in cards of either version.
+const bindingGRPC = "GRPC"
+
+// grpcTarget is the host and port of a base URL, which is all that gRPC has for an
+// address (spec section 5.8); empty for a base with a path, below which gRPC has no
+// place.
+func grpcTarget(base string) string {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+		return ""
+	}
+	port := u.Port()
+	if port == "" && u.Scheme == "https" {
+		port = "443"
+	} else if port == "" {
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // skills reads the owner's skills, filling what the specification requires; without
@@ -179,17 +227,6 @@ func skills(raw json.RawMessage, c card) []cardSkill {
 	return list
 }
 
-// extensions reads the owner's extensions; one without a URI is none.
-func extensions(raw json.RawMessage) []cardExtension {
-	var list []cardExtension
-	for _, e := range decode[[]cardExtension](raw) {
-		if e.URI != "" {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
 // decode decodes raw, or gives nothing when it is nothing of that shape.
 func decode[T any](raw json.RawMessage) T {
 	var v, none T
@@ -206,19 +243,62 @@ func or(s, other string) string {
 	return s
 }
 
+// maxChanges bounds how many cards are remembered, since paths have many spellings.
+const maxChanges = 10_000
+
+// changes knows since when each card has been as it is: as far as this process has
+// seen, which is never too early.
+type changes struct {
+	mu   sync.Mutex
+	seen map[string]change
+}
+
+type change struct {
+	etag string
+	at   time.Time
+}
+
+// cardKey tells the cards that are served apart; whoever asks cannot make it long.
+func cardKey(r *http.Request) string {
+	if namesV03(r) {
+		return "0.3 " + r.URL.Path
+	}
+	return r.URL.Path
+}
+
+// since is the time at which a card was first seen with the tag that it has now.
+func (c *changes) since(card, etag string, now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if is, ok := c.seen[card]; ok && is.etag == etag {
+		return is.at
+	}
+	if c.seen == nil || len(c.seen) >= maxChanges {
+		c.seen = make(map[string]change)
+	}
+	c.seen[card] = change{etag, now}
+	return now
+}
+
 // serveCard writes a card so that clients and caches can keep it (spec section
 // 8.6): for five minutes, and as long as it is the same after that.
-func (f *face) serveCard(w http.ResponseWriter, r *http.Request, c any) {
-	body, err := json.Marshal(c)
+func (f *face) serveCard(w http.ResponseWriter, r *http.Request, c signable) {
+	body, err := f.renderCard(c)
 	if err != nil {
 		f.failCard(w, r, err)
 		return
 	}
+	f.serveCached(w, r, body, f.opt.PrivateCards)
+}
+
+// serveCached writes JSON that may be kept, if it is private by its reader alone.
+func (f *face) serveCached(w http.ResponseWriter, r *http.Request, body []byte, private bool) {
 	sum := sha256.Sum256(body)
 	etag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	h := w.Header()
 	h.Set("ETag", etag)
-	if f.opt.PrivateCards {
+	h.Set("Last-Modified", f.cards.since(cardKey(r), etag, time.Now()).UTC().Format(http.TimeFormat))
+	if private {
 		h.Set("Cache-Control", "private, max-age=300")
 		h.Add("Vary", "Authorization")
 	} else {

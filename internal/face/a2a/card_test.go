@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-hub/holdfast/internal/engine"
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
@@ -28,10 +30,14 @@ func decodeCard(t *testing.T, c card) sdk.AgentCard {
 
 // interfaces is what a card offers at an endpoint, the preferred binding first.
 func interfaces(url string) []*sdk.AgentInterface {
-	return []*sdk.AgentInterface{
+	list := []*sdk.AgentInterface{
 		{URL: url, ProtocolBinding: "JSONRPC", ProtocolVersion: "1.0"},
 		{URL: url, ProtocolBinding: "HTTP+JSON", ProtocolVersion: "1.0"},
 	}
+	if handle, ok := strings.CutPrefix(url, "https://hub.example/a/"); ok { // below another path, there is no gRPC
+		list = append(list, &sdk.AgentInterface{URL: "hub.example:443", ProtocolBinding: "GRPC", ProtocolVersion: "1.0", Tenant: handle})
+	}
+	return list
 }
 
 // checkRequired checks what spec section 4.4 requires of every card; required arrays
@@ -55,7 +61,7 @@ func checkRequired(t *testing.T, c sdk.AgentCard) {
 }
 
 func TestCardDefaults(t *testing.T) {
-	f := &face{opt: Options{PublicURL: "https://hub.example/base/", Version: "1.2.3"}}
+	f := &face{opt: Options{Engine: engine.New(engine.Options{}), PublicURL: "https://hub.example/base/", Version: "1.2.3"}}
 	for _, raw := range []string{``, `{}`, `not JSON`, `{"skills":{},"extensions":7,"provider":"x"}`, `{"skills":[{}],"default_input_modes":[]}`} {
 		c := decodeCard(t, f.addressCard(&hub.Address{Handle: "coder", Card: []byte(raw)}))
 		checkRequired(t, c)
@@ -63,7 +69,7 @@ func TestCardDefaults(t *testing.T) {
 		if d := cmp.Diff(want, c.SupportedInterfaces); d != "" {
 			t.Error(d)
 		}
-		if !c.Capabilities.Streaming || c.Capabilities.PushNotifications || c.Capabilities.ExtendedAgentCard {
+		if !c.Capabilities.Streaming || c.Capabilities.PushNotifications || !c.Capabilities.ExtendedAgentCard {
 			t.Errorf("capabilities %+v", c.Capabilities)
 		}
 		if c.SecuritySchemes["bearer"] == nil || c.Name != "coder" {
@@ -76,7 +82,7 @@ func TestCardDefaults(t *testing.T) {
 // TestCardOfOwner: what the owner of an address says in /v1's words is on its card in
 // A2A's.
 func TestCardOfOwner(t *testing.T) {
-	f := &face{opt: Options{PublicURL: "https://hub.example", Anonymous: true}}
+	f := &face{opt: Options{Engine: engine.New(engine.Options{}), PublicURL: "https://hub.example", Anonymous: true}}
 	got := decodeCard(t, f.addressCard(&hub.Address{Handle: "coder", Description: "Writes code.", Card: []byte(`{
 		"name":"Coder","version":"2.0","provider":{"organization":"Org","url":"https://org"},
 		"documentation_url":"https://doc","icon_url":"https://icon",
@@ -91,8 +97,8 @@ func TestCardOfOwner(t *testing.T) {
 		SupportedInterfaces: interfaces("https://hub.example/a/coder"),
 		Skills: []sdk.AgentSkill{{ID: "go", Name: "Go", Description: "Writes Go.", Tags: []string{"go"}, Examples: []string{"x"},
 			InputModes: []string{"a/b"}, OutputModes: []string{"c/d"}}},
-		Capabilities: sdk.AgentCapabilities{Streaming: true, Extensions: []sdk.AgentExtension{{
-			URI: "https://ext", Description: "E", Params: map[string]any{"n": 1.0},
+		Capabilities: sdk.AgentCapabilities{Streaming: true, ExtendedAgentCard: true, Extensions: []sdk.AgentExtension{{
+			URI: "https://ext", Description: "E", Required: true, Params: map[string]any{"n": 1.0},
 		}}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -102,7 +108,7 @@ func TestCardOfOwner(t *testing.T) {
 
 // TestCardCaching is spec section 8.6.
 func TestCardCaching(t *testing.T) {
-	f := &face{opt: Options{PublicURL: "https://hub.example"}}
+	f := &face{opt: Options{Engine: engine.New(engine.Options{}), PublicURL: "https://hub.example"}}
 	get := func(match string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		if match != "" {

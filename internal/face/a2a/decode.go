@@ -26,7 +26,7 @@ type sendMessage struct {
 	metadata          []byte
 	history           int // newest messages to return; all for every one
 	returnImmediately bool
-	pushConfig        bool // a configuration for notifications came along
+	push              *pushRequest // the configuration for notifications that came along
 }
 
 // taskRequest is a GetTask, CancelTask or SubscribeToTask request.
@@ -78,6 +78,32 @@ func pick(raw []byte, path string, fields ...field) error {
 		}
 		return nil
 	})
+}
+
+// textField is a member of a request that is a string: its ProtoJSON name, and where
+// it goes, empty if the member is missing or null.
+type textField struct {
+	name string
+	into *string
+}
+
+// pickTexts is pick for members of which some are strings.
+func pickTexts(raw []byte, path string, texts []textField, others ...field) error {
+	values := make([][]byte, len(texts))
+	for i, t := range texts {
+		others = append(others, field{t.name, &values[i]})
+	}
+	if err := pick(raw, path, others...); err != nil {
+		return err
+	}
+	for i, t := range texts {
+		s, err := text(values[i], join(path, t.name))
+		if err != nil {
+			return err
+		}
+		*t.into = s
+	}
+	return nil
 }
 
 // camelCase turns a field's name in the .proto file into its ProtoJSON name.
@@ -146,7 +172,9 @@ func (r *sendMessage) configure(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	r.pushConfig = push != nil
+	if err := r.setPush(push, at+".taskPushNotificationConfig", readPush); err != nil {
+		return err
+	}
 	if err := texts(modes, at+".acceptedOutputModes"); err != nil {
 		return err
 	}
@@ -154,6 +182,21 @@ func (r *sendMessage) configure(raw []byte) error {
 		return err
 	}
 	r.history, err = historyLength(history, at+".historyLength")
+	return err
+}
+
+// setPush takes over the configuration for notifications that came along, if one did,
+// as read reads it. It is for the task of the message, which it must not name itself
+// (spec section 3.2.2).
+func (r *sendMessage) setPush(raw []byte, path string, read func([]byte, string) (pushRequest, error)) error {
+	if raw == nil {
+		return nil
+	}
+	push, err := read(raw, path)
+	if err == nil && push.config.Task != "" {
+		err = hub.InvalidField(join(path, "taskId"), "must be left out here: the configuration is for the task of this message")
+	}
+	r.push = &push
 	return err
 }
 
@@ -180,22 +223,14 @@ func decodeTask(params []byte) (taskRequest, error) {
 
 // decodeList reads the parameters of ListTasks.
 func decodeList(params []byte) (listTasks, error) {
-	var tenant, context, status, size, token, history, since, artifacts []byte
-	err := pick(params, "", field{"tenant", &tenant}, field{"contextId", &context}, field{"status", &status},
-		field{"pageSize", &size}, field{"pageToken", &token}, field{"historyLength", &history},
+	var r listTasks
+	var status, size, history, since, artifacts []byte
+	err := pickTexts(params, "", []textField{
+		{"tenant", &r.tenant}, {"contextId", &r.context}, {"pageToken", &r.pageToken},
+	}, field{"status", &status}, field{"pageSize", &size}, field{"historyLength", &history},
 		field{"statusTimestampAfter", &since}, field{"includeArtifacts", &artifacts})
 	if err != nil {
-		return listTasks{}, err
-	}
-	var r listTasks
-	for _, f := range []struct {
-		name string
-		raw  []byte
-		into *string
-	}{{"tenant", tenant, &r.tenant}, {"contextId", context, &r.context}, {"pageToken", token, &r.pageToken}} {
-		if *f.into, err = text(f.raw, f.name); err != nil {
-			return r, err
-		}
+		return r, err
 	}
 	if r.state, err = state(status, "status"); err != nil {
 		return r, err
@@ -294,7 +329,8 @@ func historyLength(raw []byte, path string) (int, error) {
 	return int(min(n, 1<<31-1)), nil
 }
 
-// pageSize reads how many tasks are wanted at once.
+// pageSize reads how many tasks are wanted at once. 0 is what SDKs send over gRPC when
+// their caller did not say.
 func pageSize(raw []byte, path string) (int, error) {
 	if raw == nil {
 		return defaultPageSize, nil
@@ -303,8 +339,11 @@ func pageSize(raw []byte, path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if n < 1 || n > maxPageSize {
-		return 0, hub.InvalidField(path, "must be from 1 to %d", maxPageSize)
+	if n == 0 {
+		return defaultPageSize, nil
+	}
+	if n < 0 || n > maxPageSize {
+		return 0, hub.InvalidField(path, "must be from 1 to %d, or 0 for the default", maxPageSize)
 	}
 	return int(n), nil
 }

@@ -39,7 +39,7 @@ func TestDefaults(t *testing.T) {
 		}
 	}
 	send, err := decodeSend([]byte(`{` + plainMessage + `}`))
-	if err != nil || send.history != all || send.returnImmediately || send.pushConfig || send.metadata != nil {
+	if err != nil || send.history != all || send.returnImmediately || send.push != nil || send.metadata != nil {
 		t.Errorf("SendMessage: %+v, %v", send, err)
 	}
 	task, err := decodeTask([]byte(`{"id":"t"}`))
@@ -56,7 +56,7 @@ func TestSendParameters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.tenant != "coder" || got.history != 2 || !got.returnImmediately || !got.pushConfig {
+	if got.tenant != "coder" || got.history != 2 || !got.returnImmediately || got.push == nil || got.push.config.URL != "https://x" {
 		t.Errorf("got %+v", got)
 	}
 	if m := got.message; m.ID != "m" || m.TaskID != "t" || m.ContextID != "c" {
@@ -103,7 +103,7 @@ func TestInvalidParameters(t *testing.T) {
 		{task, `{"id":"t","historyLength":-1}`, "historyLength"},
 		{task, `{"id":"t","historyLength":"x"}`, "historyLength"},
 
-		{list, `{"pageSize":0}`, "pageSize"},
+		{list, `{"pageSize":-1}`, "pageSize"},
 		{list, `{"pageSize":101}`, "pageSize"},
 		{list, `{"pageSize":-1}`, "pageSize"},
 		{list, `{"pageSize":1e99}`, "pageSize"},

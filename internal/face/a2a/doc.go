@@ -17,6 +17,9 @@
 // v03_render.go (their JSON, in three forms, to and from canonical JSON of 1.0, byte by
 // byte, so that numbers keep every digit), and v03_card.go.
 //
+// Cards are made in card.go, signed in card_sign.go, and made for one caller in
+// card_extended.go.
+//
 // The order of the checks is the same for every operation: who is it (401), is
 // the body one that can be read, may they call this address (403, the same for an
 // address that does not exist), and only then anything about a task. A task that

@@ -13,6 +13,9 @@ import (
 // 5.4). Clients should look at it rather than at a binding's own code.
 type reason string
 
+// errorDomain is ErrorInfo.domain of every error.
+const errorDomain = "a2a-protocol.org"
+
 // The errors of the specification, and below them those that it leaves to
 // bindings and servers.
 const (
@@ -24,6 +27,7 @@ const (
 	versionNotSupported    reason = "VERSION_NOT_SUPPORTED"
 
 	extendedCardNotConfigured reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+	extensionRequired         reason = "EXTENSION_SUPPORT_REQUIRED"
 
 	parseError       reason = "PARSE_ERROR"
 	invalidRequest   reason = "INVALID_REQUEST"
@@ -64,7 +68,11 @@ func translate(ctx context.Context, log *slog.Logger, err error) *fault {
 		return f
 	}
 	e := httpx.Public(ctx, log, err)
-	return &fault{reason: reasonOf(e.Kind), message: e.Message, field: e.Field, cause: e}
+	f = &fault{reason: reasonOf(e.Kind), message: e.Message, field: e.Field, cause: e}
+	if f.field != "" { // many clients show nothing but the message
+		f.message = f.field + ": " + f.message
+	}
+	return f
 }
 
 // public is the fault as the rest of the hub knows errors, for what it does with any
@@ -93,6 +101,8 @@ func reasonOf(k hub.Kind) reason {
 		return taskNotCancelable
 	case hub.KeyReused:
 		return keyReused
+	case hub.PushNotSupported:
+		return pushNotSupported
 	case hub.Conflict, hub.Exists, hub.ClientGone:
 		return conflict
 	case hub.TooLarge:

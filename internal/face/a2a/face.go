@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,8 @@ type Options struct {
 	PrivateCards bool
 	// Anonymous tells cards that no credential is needed.
 	Anonymous bool
+	// Keys signs cards; they have no signatures if nil.
+	Keys Keys
 	// Version is the hub's own, for its card.
 	Version string
 	// Log gets what clients must not see; discarded if nil.
@@ -52,10 +55,12 @@ type face struct {
 	opt     Options
 	handler handler
 	v03     handler // for clients that are older than 1.0
+	cards   changes
 }
 
-// New makes the handler for everything under /a/ and for the hub's own card. It
-// expects to be behind identity's and httpx's middleware.
+// New makes the handler for everything under /a/, for the services of gRPC, for the
+// hub's own card, and for the keys that verify cards. It expects to be behind
+// identity's and httpx's middleware.
 func New(opt Options) http.Handler {
 	f := newFace(opt)
 	mux := http.NewServeMux()
@@ -65,9 +70,14 @@ func New(opt Options) http.Handler {
 	}
 	mux.HandleFunc("/a/{handle}/{path...}", f.serveRESTOf)
 	mux.HandleFunc("/a/{handle}/v1/{path...}", f.serveRESTV03)
+	mux.HandleFunc("POST /"+ServiceV1+"/{method}", f.serveGRPC(methodsV1()))
+	mux.HandleFunc("POST /"+ServiceV03+"/{method}", f.serveGRPC(methodsV03()))
 	mux.HandleFunc("GET /a/{handle}/.well-known/agent-card.json", f.serveAddressCard)
 	mux.HandleFunc("GET /a/{handle}/.well-known/agent.json", f.serveCardV03)
 	mux.HandleFunc("GET /.well-known/agent-card.json", f.serveHubCard)
+	if opt.Keys != nil {
+		mux.HandleFunc("GET "+keysPath, f.serveKeys)
+	}
 	return mux
 }
 
@@ -157,6 +167,22 @@ func (f *face) address(ctx context.Context, p hub.Principal, handle string) (*hu
 	return a, nil
 }
 
+// addressFor is address for an operation. What a caller has sent stays its own: those on
+// tasks go on where the address is deleted or lets the caller in no more.
+func (f *face) addressFor(ctx context.Context, p hub.Principal, handle, method string) (*hub.Address, error) {
+	a, err := f.address(ctx, p, handle)
+	if hub.KindOf(err) == hub.NotPermitted && onTasks(method) {
+		return f.opt.Engine.Former(ctx, p, handle)
+	}
+	return a, err
+}
+
+// onTasks reports whether an operation is on tasks that there are: in either version
+// those have the word in their names, and no others do.
+func onTasks(method string) bool {
+	return strings.Contains(method, "Task") || strings.HasPrefix(method, "tasks/")
+}
+
 // operation is a request for one of A2A's operations, whatever binding it came by:
 // its name (spec section 5.3) and its parameters in ProtoJSON.
 type operation struct {
@@ -184,7 +210,11 @@ func (f *face) serveRPC(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = f.serve(w, r, b, operation{req.method, req.params})
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case wantsStreamV03(r, req.method):
+		f.failStreamV03(w, r, b, err)
+	default:
 		f.fail(w, r, b, err)
 	}
 }
@@ -217,29 +247,49 @@ func (f *face) serve(w http.ResponseWriter, r *http.Request, b binding, op opera
 	if err := check(r); err != nil {
 		return err
 	}
-	handle, err := handleOf(r, op.params)
+	if asksHub(r, op) {
+		return f.serveHubExtendedCard(r.Context(), w, b, p)
+	}
+	handle, err := f.handleOf(r, p, op.params)
 	if err != nil {
 		return err
 	}
-	a, err := f.address(r.Context(), p, handle)
+	a, err := f.addressFor(r.Context(), p, handle, op.method)
 	if err != nil {
 		return err
 	}
-	return dispatch(w, r, b, callerOf(r, p, a), op)
+	c := callerOf(r, p, a)
+	noteExtensions(w, c.offer.activated(c.extensions))
+	return dispatch(w, r, b, c, op)
 }
 
-// handleOf is the address that a request is for: that of its URL, or at the hub's
-// own endpoint that of its tenant.
-func handleOf(r *http.Request, params []byte) (string, error) {
+// tenantHeader names the address where a request itself cannot, as in gRPC of 0.3.
+const tenantHeader = "A2A-Tenant"
+
+// handleOf is the address that a request is for: that of its URL, or at the hub's own
+// endpoint, as always in gRPC, that of its tenant. Without a tenant it is the only
+// address that p may call, itself aside, if there is only one.
+func (f *face) handleOf(r *http.Request, p hub.Principal, params []byte) (string, error) {
 	handle := r.PathValue("handle")
 	if handle != hubHandle {
 		return handle, nil
 	}
 	tenant, err := decodeTenant(params)
-	if err == nil && tenant == "" {
-		err = hub.InvalidField("tenant", "is required here: the handle of the address to talk to; or use /a/{handle} in place of /a/hub")
+	if err != nil || tenant != "" {
+		return tenant, err
 	}
-	return tenant, err
+	if tenant = r.Header.Get(tenantHeader); tenant != "" {
+		return tenant, nil
+	}
+	list, err := f.opt.Identity.Agents(r.Context(), p)
+	if err != nil {
+		return "", err
+	}
+	list = slices.DeleteFunc(list, func(a hub.Address) bool { return a.ID == p.Address })
+	if len(list) != 1 {
+		return "", hub.InvalidField("tenant", "is required here: the handle of the address to talk to; where a request has no tenant, send it as the metadata or header a2a-tenant; over HTTP, there is also /a/{handle} in place of /a/hub")
+	}
+	return list[0].Handle, nil
 }
 
 // callerOf collects what came with a request besides its parameters.
@@ -253,6 +303,8 @@ func callerOf(r *http.Request, p hub.Principal, a *hub.Address) *caller {
 		parentCall:     h.Get("X-Parent-Call"),
 		traceparent:    h.Get("Traceparent"),
 		lastEventID:    h.Get("Last-Event-ID"),
+		extensions:     extensionsOf(h),
+		offer:          offerOf(a),
 	}
 	if c.holdfastTask == "" {
 		c.holdfastTask = h.Get("Lagrange-Task")
@@ -288,9 +340,9 @@ func (f *face) dispatch(w http.ResponseWriter, r *http.Request, b binding, c *ca
 		return f.listTasks(w, r, b, c, op.params)
 	case "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig",
 		"ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig":
-		return onTenant(c, op.params, h.PushNotificationConfig)
-	case "GetExtendedAgentCard":
-		return onTenant(c, op.params, h.GetExtendedAgentCard)
+		return f.performPush(w, r, b, c, op)
+	case methodExtendedCard:
+		return f.serveExtendedCard(w, b, c, op)
 	}
 	return &fault{reason: methodNotFound, message: "A2A has no such method; there are SendMessage, SendStreamingMessage, GetTask, ListTasks, CancelTask and SubscribeToTask, and 0.3's message/send and the like"}
 }
@@ -305,9 +357,16 @@ func (f *face) sendMessage(w http.ResponseWriter, r *http.Request, b binding, c 
 		return err
 	}
 	noteLineage(w, res.lineageIgnored)
-	out := canon.AppendTask(append(b.open(nil), `{"task":`...), res.task)
-	reply(w, b, append(out, '}'))
+	reply(w, b, appendSent(b.open(nil), res))
 	return nil
+}
+
+// appendSent appends a SendMessageResponse.
+func appendSent(dst []byte, s sent) []byte {
+	if s.message != nil {
+		return append(canon.AppendMessage(append(dst, `{"message":`...), s.message, s.task.ID, s.task.ContextID), '}')
+	}
+	return append(canon.AppendTask(append(dst, `{"task":`...), s.task), '}')
 }
 
 // onTask performs an operation that is on one task and gives it.
@@ -336,15 +395,6 @@ func (f *face) listTasks(w http.ResponseWriter, r *http.Request, b binding, c *c
 	}
 	reply(w, b, page.append(b.open(nil)))
 	return nil
-}
-
-// onTenant performs an operation that this hub answers for every task alike.
-func onTenant(c *caller, params []byte, op func(*caller, string) error) error {
-	tenant, err := decodeTenant(params)
-	if err != nil {
-		return err
-	}
-	return op(c, tenant)
 }
 
 // streamOr serves a stream, or gives the error that it could not begin with.
@@ -403,6 +453,13 @@ func namedVersion(r *http.Request) string {
 func noteLineage(w http.ResponseWriter, ignored bool) {
 	if ignored {
 		w.Header().Set("Holdfast-Lineage", "ignored")
+	}
+}
+
+// noteExtensions names the extensions in use (spec section 3.2.6).
+func noteExtensions(w http.ResponseWriter, activated []string) {
+	if len(activated) > 0 {
+		w.Header().Set("A2A-Extensions", strings.Join(activated, ", "))
 	}
 }
 

@@ -15,8 +15,11 @@ import (
 // FuzzJSONRPC: whatever is posted, the answer is JSON-RPC, plain or streamed, and
 // never the hub's own failure.
 func FuzzJSONRPC(f *testing.F) {
-	for _, method := range []string{"SendMessage", "SendStreamingMessage", "GetTask", "ListTasks", "CancelTask", "SubscribeToTask", "GetExtendedAgentCard", "message/send", ""} {
-		for _, params := range []string{`{}`, `null`, `[]`, `{"id":"x"}`, message("x", "", ""), message("\x00", `"taskId":"x",`, immediately), `{"pageSize":"3","status":6,"history_length":1e0}`} {
+	for _, method := range []string{"SendMessage", "SendStreamingMessage", "GetTask", "ListTasks", "CancelTask", "SubscribeToTask", "GetExtendedAgentCard", "message/send",
+		"CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig", "tasks/pushNotificationConfig/set", ""} {
+		for _, params := range []string{`{}`, `null`, `[]`, `{"id":"x"}`, message("x", "", ""), message("\x00", `"taskId":"x",`, immediately), `{"pageSize":"3","status":6,"history_length":1e0}`,
+			`{"taskId":"x","id":"c","url":"http://127.0.0.1/","authentication":{"scheme":"Bearer","credentials":"\u0000"}}`,
+			message("x", "", `"configuration":{"taskPushNotificationConfig":{"url":"http://127.0.0.1/","token":[]}},`)} {
 			f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`), "", "")
 		}
 	}

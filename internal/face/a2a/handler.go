@@ -27,15 +27,20 @@ type caller struct {
 
 	idempotencyKey, holdfastTask, parentCall, traceparent string
 	lastEventID                                           string
+	// extensions are those that the client supports.
+	extensions []string
+	// offer is what the address offers.
+	offer offer
 }
 
 // ref names a task at the caller's address.
 func (c *caller) ref(id string) engine.Ref { return engine.Ref{Callee: c.address.ID, Task: id} }
 
-// addressed refuses a request that was routed to one address and names another.
+// addressed refuses a request that was routed to one address and names another, and
+// one of a client that does not support what the address requires.
 func (c *caller) addressed(tenant string) error {
 	if tenant == "" || tenant == c.address.Handle {
-		return nil
+		return c.offer.check(c.extensions)
 	}
 	return hub.InvalidField("tenant", "is another one than the address in the URL; leave it out or send the address's handle")
 }
@@ -43,6 +48,9 @@ func (c *caller) addressed(tenant string) error {
 // sent is the answer to a send.
 type sent struct {
 	task *hub.Task
+	// message is the canonical message to give in place of the task, or nil: see
+	// bareReply.
+	message []byte
 	// lineageIgnored: a lineage header did not count.
 	lineageIgnored bool
 }
@@ -60,20 +68,23 @@ func (h *handler) SendMessage(ctx context.Context, c *caller, r sendMessage) (se
 		wait = 0
 	}
 	res, err := h.engine.SendAndWait(ctx, c.principal, req, wait, hub.Load{History: r.history, Artifacts: true})
-	return sent{task: res.Task, lineageIgnored: res.LineageIgnored}, err
+	return sent{task: res.Task, message: bareReply(r, res.Task), lineageIgnored: res.LineageIgnored}, r.push.located(err)
 }
 
 // SendStreamingMessage sends a message and follows its task (spec section 3.1.2).
 // If the task ends before it can be followed, or is a replay's that had ended, the
 // stream is the task alone.
 func (h *handler) SendStreamingMessage(ctx context.Context, c *caller, r sendMessage) (*stream, error) {
+	if err := c.offer.stream(); err != nil {
+		return nil, err
+	}
 	req, err := sendRequest(c, r)
 	if err != nil {
 		return nil, err
 	}
 	res, err := h.engine.Send(ctx, c.principal, req)
 	if err != nil {
-		return nil, err
+		return nil, r.push.located(err)
 	}
 	s, err := h.follow(ctx, c, res.Task.ID, fromSnapshot, r.history)
 	if err != nil && hub.KindOf(err) == hub.Ended {
@@ -96,10 +107,7 @@ func sendRequest(c *caller, r sendMessage) (engine.SendRequest, error) {
 	if err := c.addressed(r.tenant); err != nil {
 		return engine.SendRequest{}, err
 	}
-	if r.pushConfig {
-		return engine.SendRequest{}, errPush()
-	}
-	return engine.SendRequest{
+	req := engine.SendRequest{
 		To:             c.address.ID,
 		MessageID:      r.message.ID,
 		ContextID:      r.message.ContextID,
@@ -110,7 +118,15 @@ func sendRequest(c *caller, r sendMessage) (engine.SendRequest, error) {
 		HoldfastTask:   c.holdfastTask,
 		ParentCall:     c.parentCall,
 		Traceparent:    c.traceparent,
-	}, nil
+	}
+	if r.push == nil {
+		return req, nil
+	}
+	req.Push = &r.push.config
+	if err := c.offer.push(); err != nil {
+		return req, err
+	}
+	return req, c.addressed(r.push.tenant)
 }
 
 // GetTask gives a task (spec section 3.1.3).
@@ -159,6 +175,9 @@ func (h *handler) CancelTask(ctx context.Context, c *caller, r taskRequest) (*hu
 // SubscribeToTask follows a task: from a snapshot, which a task that has ended has
 // no use for (spec section 3.1.6), or from after the event that Last-Event-ID names.
 func (h *handler) SubscribeToTask(ctx context.Context, c *caller, r taskRequest) (*stream, error) {
+	if err := c.offer.stream(); err != nil {
+		return nil, err
+	}
 	if err := c.addressed(r.tenant); err != nil {
 		return nil, err
 	}
@@ -192,26 +211,4 @@ func (h *handler) follow(ctx context.Context, c *caller, id string, after int64,
 		return nil, err
 	}
 	return &stream{task: id, first: events.Snapshot(), events: events}, nil
-}
-
-// errPush answers everything about push notifications, which this hub has not got.
-func errPush() *fault {
-	return &fault{reason: pushNotSupported, message: "this hub does not send push notifications; subscribe to the task instead"}
-}
-
-// PushNotificationConfig answers the four operations on configurations for push
-// notifications (spec sections 3.1.7 to 3.1.10).
-func (h *handler) PushNotificationConfig(c *caller, tenant string) error {
-	if err := c.addressed(tenant); err != nil {
-		return err
-	}
-	return errPush()
-}
-
-// GetExtendedAgentCard answers that addresses have none (spec section 3.1.11).
-func (h *handler) GetExtendedAgentCard(c *caller, tenant string) error {
-	if err := c.addressed(tenant); err != nil {
-		return err
-	}
-	return &fault{reason: unsupportedOperation, message: "this address has no extended agent card; its public card says all"}
 }

@@ -78,12 +78,12 @@ func envelopeOf(body []byte) envelope {
 	return e
 }
 
-// setID takes over an id if it is one. A2A knows no notifications, so there must be
-// one; null is allowed.
+// setID takes over an id if it is one. A2A knows no notifications, so a request
+// without an id is answered all the same, as one with the id null is.
 func (r *request) setID(id []byte) error {
 	switch {
 	case id == nil:
-		return &fault{reason: invalidRequest, message: "the request has no id; every A2A request is answered, so each needs one"}
+		return nil
 	case len(id) > maxID:
 		return &fault{reason: invalidRequest, message: "the request's id is longer than 256 bytes"}
 	}
@@ -179,7 +179,7 @@ type fieldViolation struct {
 func details(f *fault) []detail {
 	data := []detail{{
 		Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: f.reason,
-		Domain: "a2a-protocol.org", Metadata: f.metadata,
+		Domain: errorDomain, Metadata: f.metadata,
 	}}
 	if f.field != "" {
 		data = append(data, detail{
@@ -208,6 +208,8 @@ func codeOf(r reason) (code, status int) {
 		return -32005, 200
 	case extendedCardNotConfigured:
 		return -32007, 200
+	case extensionRequired:
+		return -32008, 200
 	case versionNotSupported:
 		return -32009, 200
 	case parseError:

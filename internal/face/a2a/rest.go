@@ -203,7 +203,7 @@ func restStatus(r reason) (code int, status string) {
 	switch r {
 	case taskNotFound, methodNotFound:
 		return http.StatusNotFound, "NOT_FOUND"
-	case taskNotCancelable, pushNotSupported, unsupportedOperation, extendedCardNotConfigured, versionNotSupported:
+	case taskNotCancelable, pushNotSupported, unsupportedOperation, extendedCardNotConfigured, extensionRequired, versionNotSupported:
 		return http.StatusBadRequest, "FAILED_PRECONDITION"
 	case parseError, invalidRequest, invalidParams:
 		return http.StatusBadRequest, "INVALID_ARGUMENT"

@@ -43,7 +43,7 @@ func official(t *testing.T, b *bed, endpoint string, speak sdk.TransportProtocol
 func TestOfficialClient(t *testing.T) {
 	for _, speak := range []sdk.TransportProtocol{sdk.TransportProtocolJSONRPC, sdk.TransportProtocolHTTPJSON} {
 		t.Run(string(speak), func(t *testing.T) {
-			b := newBed(t)
+			b := newBed(t, localHooks)
 			useOfficialClient(t, b, official(t, b, "/a/coder", speak))
 		})
 	}
@@ -166,15 +166,13 @@ func useOfficialClient(t *testing.T, b *bed, client *a2aclient.Client) {
 		t.Errorf("list what changed in the future: %+v, %v", page, err)
 	}
 
+	pushByClient(t, client, id)
+
 	// Errors are the SDK's own.
 	for want, do := range map[error]func() error{
 		sdk.ErrTaskNotFound: func() error { _, err := client.GetTask(ctx, &sdk.GetTaskRequest{ID: "none"}); return err },
 		sdk.ErrTaskNotCancelable: func() error {
 			_, err := client.CancelTask(ctx, &sdk.CancelTaskRequest{ID: done.ID})
-			return err
-		},
-		sdk.ErrPushNotificationNotSupported: func() error {
-			_, err := client.CreateTaskPushConfig(ctx, &sdk.PushConfig{TaskID: id, URL: "https://example.com"})
 			return err
 		},
 	} {

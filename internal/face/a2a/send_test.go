@@ -31,7 +31,7 @@ func testBlockingSend(t *testing.T, b *bed) {
 		t.Errorf("artifacts %s", got.Artifacts)
 	}
 	want := fmt.Sprintf(`{"taskId":%q,"contextId":%q,"messageId":"m-hi","role":"ROLE_USER","parts":[{"text":"hi"}]}`, got.ID, got.ContextID)
-	if len(got.History) != 1 || string(got.History[0]) != want {
+	if len(got.History) != 1 || !sameJSON(string(got.History[0]), want) {
 		t.Errorf("history %s, want %s", got.History, want)
 	}
 }
@@ -112,6 +112,9 @@ func testHistoryLength(t *testing.T, b *bed) {
 	}
 	for name, op := range ops {
 		for length, want := range map[string]int{``: 4, `,"historyLength":0`: 0, `,"historyLength":2`: 2, `,"historyLength":9`: 4} {
+			if !b.says(name, `{"id":"x"`+length+`}`) && name == "SubscribeToTask" {
+				continue
+			}
 			a := op(length)
 			got := of(a)
 			if len(got) != want {
@@ -179,16 +182,15 @@ func testForeignTaskIsMissing(t *testing.T, b *bed) {
 		"GetTask": `{"id":"ID"}`, "CancelTask": `{"id":"ID"}`, "SubscribeToTask": `{"id":"ID"}`,
 		"SendMessage":                   message("x", `"taskId":"ID",`, ""),
 		"SendStreamingMessage":          message("x", `"taskId":"ID",`, ""),
-		"GetTaskPushNotificationConfig": `{"taskId":"ID","id":"c"}`,
+		"GetTaskPushNotificationConfig": `{"taskId":"ID","id":"c"}`, "ListTaskPushNotificationConfigs": `{"taskId":"ID"}`,
+		"CreateTaskPushNotificationConfig": `{"taskId":"ID","url":"http://127.0.0.1:1/"}`, "DeleteTaskPushNotificationConfig": `{"taskId":"ID","id":"c"}`,
 	} {
 		a := b.call(b.other, method, strings.ReplaceAll(params, "ID", foreign))
 		m := b.call(b.other, method, strings.ReplaceAll(params, "ID", missing))
 		if a.Body != m.Body || a.Status != m.Status {
 			t.Errorf("%s tells them apart:\n%s\n%s", method, a.Body, m.Body)
 		}
-		if !strings.Contains(method, "Push") {
-			wantReason(t, a, "TASK_NOT_FOUND")
-		}
+		wantReason(t, a, "TASK_NOT_FOUND")
 	}
 	// Its own caller does not find it at another address either.
 	wantReason(t, b.at("elsewhere").call(b.caller, "GetTask", fmt.Sprintf(`{"id":%q}`, foreign)), "TASK_NOT_FOUND")
@@ -235,11 +237,13 @@ func testTenant(t *testing.T, b *bed) {
 	for method, params := range map[string]string{
 		"SendMessage": message("x", "", `"tenant":"other",`+immediately), "SendStreamingMessage": message("x", "", `"tenant":"other",`),
 		"GetTask": `{"tenant":"other","id":"x"}`, "CancelTask": `{"tenant":"other","id":"x"}`, "SubscribeToTask": `{"tenant":"other","id":"x"}`,
-		"ListTasks": `{"tenant":"other"}`, "GetExtendedAgentCard": `{"tenant":"other"}`, "ListTaskPushNotificationConfigs": `{"tenant":"other"}`,
+		"ListTasks": `{"tenant":"other"}`, "GetExtendedAgentCard": `{"tenant":"other"}`,
+		"CreateTaskPushNotificationConfig": `{"tenant":"other","taskId":"x","url":"https://example.com"}`, "GetTaskPushNotificationConfig": `{"tenant":"other","taskId":"x","id":"y"}`,
+		"ListTaskPushNotificationConfigs": `{"tenant":"other","taskId":"x"}`, "DeleteTaskPushNotificationConfig": `{"tenant":"other","taskId":"x","id":"y"}`,
 	} {
 		a := b.call(b.caller, method, params)
 		wantReason(t, a, "INVALID_PARAMS")
-		if a.Error != nil && a.Error.field() != "tenant" {
+		if a.Error != nil && !a.Unsaid && a.Error.field() != "tenant" {
 			t.Errorf("%s: field %q", method, a.Error.field())
 		}
 	}
@@ -296,6 +300,8 @@ func testLineage(t *testing.T, b *bed) {
 	}
 }
 
+func noPush(c *config.Config) { c.NoPush = true }
+
 // testNotSupported: what the card says that this hub has not got.
 func testNotSupported(t *testing.T, b *bed) {
 	config := `"configuration":{"returnImmediately":true,"taskPushNotificationConfig":{"url":"https://example.com"}},`
@@ -304,7 +310,6 @@ func testNotSupported(t *testing.T, b *bed) {
 	for _, method := range []string{"CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig"} {
 		wantReason(t, b.call(b.caller, method, `{"taskId":"x","id":"y"}`), "PUSH_NOTIFICATION_NOT_SUPPORTED")
 	}
-	wantReason(t, b.call(b.caller, "GetExtendedAgentCard", `{}`), "UNSUPPORTED_OPERATION")
 	if page := decode[struct{ TotalSize int }](t, b.call(b.caller, "ListTasks", `{}`)); page.TotalSize != 0 {
 		t.Error("a refused send left a task")
 	}
@@ -328,10 +333,11 @@ func testPayloadsSurvive(t *testing.T, b *bed) {
 	sent := decode[struct{ Task task }](t, b.call(b.caller, "SendMessage",
 		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"a\u0000b \ud83c\udf78"},{"data":{"big":9007199254740993,"e":1.50}}],"metadata":{"k\u0000":1}},`+
 			immediately+`"metadata":{"n":1,"big":9007199254740993}}`)).Task
-	if got := string(sent.Metadata); got != `{"n":1,"big":9007199254740993}` {
-		t.Errorf("metadata %s", got)
-	}
 	got := string(b.get(sent.ID).History[0])
+	big, e := "9007199254740993", "1.50"
+	if strings.HasPrefix(b.speak.name(), "GRPC") { // protobuf has doubles only
+		big, e = "9007199254740992", "1.5"
+	}
 	var m struct {
 		Parts    []struct{ Text string }
 		Metadata map[string]int
@@ -339,8 +345,11 @@ func testPayloadsSurvive(t *testing.T, b *bed) {
 	if err := json.Unmarshal([]byte(got), &m); err != nil {
 		t.Fatal(err)
 	}
-	if m.Parts[0].Text != "a\x00b 🍸" || m.Metadata["k\x00"] != 1 || !strings.Contains(got, `{"big":9007199254740993,"e":1.50}`) {
+	if m.Parts[0].Text != "a\x00b 🍸" || m.Metadata["k\x00"] != 1 || !strings.Contains(got, `{"big":`+big+`,"e":`+e+`}`) {
 		t.Errorf("got %s", got)
+	}
+	if got := string(sent.Metadata); !sameJSON(got, `{"n":1,"big":`+big+`}`) {
+		t.Errorf("metadata %s", got)
 	}
 	wantReason(t, b.call(b.caller, "SendMessage", message("x", "", `"metadata":{"\ud800":1},`)), "INVALID_PARAMS")
 }

@@ -81,21 +81,53 @@ func (s *stream) append(dst []byte, f frame) []byte {
 	return canon.AppendStreamResponse(dst, s.task, s.events.ContextID(), f.event)
 }
 
-// serveStream answers a request with a stream of results (spec sections 9.4.2 and
-// 11.7), each of them an SSE event whose id is the task's event number. Comments
-// fill silence and have no id, so that a client never resumes from something that
-// was no event.
+// sink is where the results of a stream go.
+type sink interface {
+	// Comment is called after every silence, and before the first result if that may
+	// take a while.
+	Comment() error
+	// result sends a StreamResponse, begun with the binding's open, which is event seq
+	// of its task.
+	result(seq int64, result []byte) error
+	// interrupt ends the stream with an error.
+	interrupt(f *fault)
+}
+
+// sseSink sends results as server-sent events (spec sections 9.4.2 and 11.7), whose ids
+// are the numbers of the task's events. Comments fill silence and have no id, so that
+// a client never resumes from something that was no event; nor has an error one.
+type sseSink struct {
+	*httpx.SSE
+	b binding
+}
+
+func (s sseSink) result(seq int64, result []byte) error {
+	return s.Event(strconv.FormatInt(seq, 10), "", s.b.end(result))
+}
+
+func (s sseSink) interrupt(f *fault) { _ = s.Event("", "", s.b.fail(nil, f)) }
+
+// sinkOf is where the results of a request's stream go: to the binding itself, if it is
+// a sink.
+func sinkOf(w http.ResponseWriter, r *http.Request, b binding) sink {
+	if own, ok := b.(sink); ok {
+		return own
+	}
+	return sseSink{httpx.StartSSE(w, r), b}
+}
+
+// serveStream answers a request with a stream of results.
 func (f *face) serveStream(w http.ResponseWriter, r *http.Request, b binding, s *stream) {
 	noteLineage(w, s.lineageIgnored)
-	out := httpx.StartSSE(w, r)
+	out := sinkOf(w, r, b)
 	if s.first == nil && out.Comment() != nil { // tells the client that it is connected
 		return
 	}
 	var buf []byte
 	emit := func(got batch) (bool, error) {
 		for _, fr := range got.frames {
-			buf = b.end(s.append(b.open(buf[:0]), fr))
-			if err := out.Event(strconv.FormatInt(fr.seq, 10), "", buf); err != nil {
+			buf = s.append(b.open(buf[:0]), fr)
+			if err := out.result(fr.seq, buf); err != nil {
 				return false, err
 			}
 		}
@@ -108,7 +140,6 @@ func (f *face) serveStream(w http.ResponseWriter, r *http.Request, b binding, s 
 	err := httpx.Follow(r.Context(), out, next, emit)
 	var cause *interrupted
 	if errors.As(err, &cause) {
-		// Without an id: this is no event of the task.
-		_ = out.Event("", "", b.fail(nil, translate(r.Context(), f.opt.Log, cause.error)))
+		out.interrupt(translate(r.Context(), f.opt.Log, cause.error))
 	}
 }

@@ -28,7 +28,7 @@ func testListTasks(t *testing.T, b *bed) {
 		return decode[taskList](t, b.call(token, "ListTasks", params))
 	}
 	empty := b.call(b.caller, "ListTasks", `{}`)
-	if string(empty.Result) != `{"tasks":[],"nextPageToken":"","pageSize":50,"totalSize":0}` {
+	if !sameJSON(string(empty.Result), `{"tasks":[],"nextPageToken":"","pageSize":50,"totalSize":0}`) {
 		t.Errorf("empty: %s", empty.Result)
 	}
 

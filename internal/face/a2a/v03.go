@@ -51,8 +51,11 @@ func checkVersionV03(r *http.Request) error {
 // as those of 1.0. Its errors are 0.3's.
 func (f *face) dispatchV03(w http.ResponseWriter, r *http.Request, b binding, c *caller, op operation) error {
 	in := kinded
-	if rest, ok := b.(restV03); ok {
-		in = rest.form
+	switch b := b.(type) {
+	case restV03:
+		in = b.form
+	case *grpcCall:
+		in = proto
 	}
 	err := f.performV03(w, r, b, in, c, op)
 	if err == nil {
@@ -99,19 +102,11 @@ func (f *face) performV03(w http.ResponseWriter, r *http.Request, b binding, in 
 		return f.streamOr(w, r, b, s, err)
 	case "tasks/pushNotificationConfig/set", "tasks/pushNotificationConfig/get",
 		"tasks/pushNotificationConfig/list", "tasks/pushNotificationConfig/delete":
-		return onTenant(c, op.params, h.PushNotificationConfig)
-	case "agent/getAuthenticatedExtendedCard":
-		return onTenant(c, op.params, extendedCardV03)
+		return f.performPushV03(w, r, b, in, c, op)
+	case methodExtendedCardV03:
+		return f.serveExtendedCardV03(w, b, in, c, op)
 	}
 	return &fault{reason: methodNotFound, message: "A2A 0.3 has no such method; there are message/send, message/stream, tasks/get, tasks/cancel and tasks/resubscribe"}
-}
-
-// extendedCardV03 answers as 0.3 wants it (section 7.10 there) that there is none.
-func extendedCardV03(c *caller, tenant string) error {
-	if err := c.addressed(tenant); err != nil {
-		return err
-	}
-	return &fault{reason: extendedCardNotConfigured, message: "this address has no extended agent card; its public card says all"}
 }
 
 func (f *face) sendV03(w http.ResponseWriter, r *http.Request, b binding, in form, c *caller, params []byte) error {
@@ -124,6 +119,10 @@ func (f *face) sendV03(w http.ResponseWriter, r *http.Request, b binding, in for
 		return err
 	}
 	noteLineage(w, res.lineageIgnored)
+	if res.message != nil {
+		reply(w, b, form.appendReply(b.open(nil), res.message, res.task))
+		return nil
+	}
 	reply(w, b, form.appendSent(b.open(nil), res.task, p.history))
 	return nil
 }

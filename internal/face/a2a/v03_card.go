@@ -21,7 +21,7 @@ type cardV03 struct {
 	IconURL              string                     `json:"iconUrl,omitempty"`
 	Capabilities         capabilitiesV03            `json:"capabilities"`
 	SecuritySchemes      map[string]securityHTTPV03 `json:"securitySchemes,omitempty"`
-	Security             []map[string][]string      `json:"security,omitempty"`
+	Security             []map[string]any           `json:"security,omitempty"`
 	DefaultInputModes    []string                   `json:"defaultInputModes"`
 	DefaultOutputModes   []string                   `json:"defaultOutputModes"`
 	Skills               []cardSkill                `json:"skills"`
@@ -44,6 +44,36 @@ type securityHTTPV03 struct {
 	Type        string `json:"type"`
 	Scheme      string `json:"scheme"`
 	Description string `json:"description,omitempty"`
+	// HTTPAuth says the same in ProtoJSON, for HTTP+JSON.
+	HTTPAuth *httpAuth `json:"httpAuthSecurityScheme,omitempty"`
+}
+
+// withProtoSchemes is the card with its security schemes in ProtoJSON too: among the
+// clients of 0.3's HTTP+JSON some read the one form, and some the other. What else is on
+// a card is the same in both.
+func (c cardV03) withProtoSchemes() cardV03 {
+	schemes := make(map[string]securityHTTPV03, len(c.SecuritySchemes))
+	for name, s := range c.SecuritySchemes {
+		s.HTTPAuth = &httpAuth{Scheme: s.Scheme, Description: s.Description}
+		schemes[name] = s
+	}
+	c.SecuritySchemes = schemes
+	return c
+}
+
+// inProto is the card for gRPC: in ProtoJSON alone, in which a requirement lists its
+// schemes, with their scopes, in another way too.
+func (c cardV03) inProto() cardV03 {
+	old := c.withProtoSchemes()
+	old.Security = nil
+	for _, requirement := range c.Security {
+		schemes := make(map[string]any, len(requirement))
+		for name, scopes := range requirement {
+			schemes[name] = map[string]any{"list": scopes}
+		}
+		old.Security = append(old.Security, map[string]any{"schemes": schemes})
+	}
+	return old
 }
 
 // toV03 is a card of 1.0 as 0.3 has it: it says the same of the same endpoint. Every
@@ -60,6 +90,12 @@ func (c card) toV03() cardV03 {
 			Extensions: c.Capabilities.Extensions,
 		},
 		DefaultInputModes: c.DefaultInputModes, DefaultOutputModes: c.DefaultOutputModes, Skills: c.Skills,
+		ExtendedCard: c.Capabilities.ExtendedAgentCard,
+	}
+	for _, at := range c.SupportedInterfaces {
+		if at.ProtocolBinding == bindingGRPC { // without a tenant: see tenantHeader
+			old.AdditionalInterfaces = append(old.AdditionalInterfaces, interfaceV03{at.URL, bindingGRPC})
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.SecuritySchemes)) {
 		if old.SecuritySchemes == nil {
@@ -67,7 +103,7 @@ func (c card) toV03() cardV03 {
 		}
 		auth := c.SecuritySchemes[name].HTTPAuth
 		old.SecuritySchemes[name] = securityHTTPV03{Type: "http", Scheme: strings.ToLower(auth.Scheme), Description: auth.Description}
-		old.Security = append(old.Security, map[string][]string{name: {}})
+		old.Security = append(old.Security, map[string]any{name: []string{}})
 	}
 	return old
 }

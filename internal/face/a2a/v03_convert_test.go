@@ -46,6 +46,11 @@ func TestMessagesV03(t *testing.T) {
 			canonical: `{"messageId":"m","role":"ROLE_USER","parts":[{"data":[1],"metadata":{"x":1}},{"data":9007199254740993}]}`,
 			out:       `{"kind":"message","taskId":"T","contextId":"C","messageId":"m","role":"user","parts":[{"kind":"data","data":{"value":[1]},"metadata":{"data_part_compat":true,"x":1}},{"kind":"data","data":{"value":9007199254740993},"metadata":{"data_part_compat":true}}]}`,
 		}, {
+			name: "what is not quite of 0.3", form: kinded,
+			in:        `{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":[1]},{"kind":"file","file":{"url":"u","sizeInBytes":7}}]}`,
+			canonical: `{"messageId":"m","role":"ROLE_USER","parts":[{"data":[1]},{"url":"u"}]}`,
+			out:       `{"kind":"message","taskId":"T","contextId":"C","messageId":"m","role":"user","parts":[{"kind":"data","data":{"value":[1]},"metadata":{"data_part_compat":true}},{"kind":"file","file":{"uri":"u"}}]}`,
+		}, {
 			name: "ProtoJSON", form: proto,
 			in:        `{"message_id":"m","role":"ROLE_USER","content":[{"text":"hi"},{"file":{"fileWithUri":"u","mimeType":"a/b","name":"n"}},{"file":{"file_with_bytes":"AA=="}},{"data":{"data":{"n":9007199254740993}}},{"data":{}}],"extensions":[]}`,
 			canonical: `{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"},{"url":"u","mediaType":"a/b","filename":"n"},{"raw":"AA=="},{"data":{"n":9007199254740993}},{"data":{}}]}`,
@@ -91,7 +96,6 @@ func TestMessagesV03Refused(t *testing.T) {
 		`{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"image","text":"x"}]}`:                        "message.parts[0].kind",
 		`{"kind":"message","messageId":"m","role":"user","parts":[{}]}`:                                                 "message.parts[0]",
 		`{"kind":"message","messageId":"m","role":"user","parts":[{"text":"a","data":{}}]}`:                             "message.parts[0]",
-		`{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":[1]}]}`:                         "message.parts[0].data",
 		`{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"file","file":{}}]}`:                          "message.parts[0].file",
 		`{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"file","file":{"uri":"u","bytes":""}}]}`:      "message.parts[0].file",
 		`{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"file","file":{"uri":""}}]}`:                  "message.parts[0].file.uri",
@@ -99,7 +103,6 @@ func TestMessagesV03Refused(t *testing.T) {
 		`{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"file","file":{"uri":"u","mimeType":7}}]}`:    "message.parts[0].file.mimeType",
 		`{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x","metadata":7}]}`:            "message.parts[0].metadata",
 		`{"messageId":"m","role":"ROLE_USER","content":[{"file":{"fileWithBytes":"*"}}]}`:                               "message.content[0].file.fileWithBytes",
-		`{"messageId":"m","role":"ROLE_USER","content":[{"data":{"data":7}}]}`:                                          "message.content[0].data.data",
 		`{"messageId":"m","role":"user","parts":[{"text":"x","url":"u"}]}`:                                              "message.parts[0]",
 		`{"kind":"message","messageId":"m","message_id":"m","role":"user","parts":[{"kind":"text","text":"x"}]}`:        "message.messageId",
 		`{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"value":null},"metadata":7}]}`: "message.parts[0].metadata",
@@ -134,11 +137,11 @@ func TestSendV03Configuration(t *testing.T) {
 		{params: `{"message":` + content + `}`, in: proto, form: proto, history: all},
 		{params: `{"request":` + content + `,"configuration":{}}`, in: proto, form: proto, immediately: true, history: all},
 		{params: `{"message":` + content + `,"configuration":{"blocking":true,"historyLength":0}}`, in: proto, form: proto, history: all},
-		{params: `{"message":` + content + `,"configuration":{"pushNotification":{}}}`, in: proto, form: proto, immediately: true, history: all, push: true},
+		{params: `{"message":` + content + `,"configuration":{"pushNotification":{"url":"u"}}}`, in: proto, form: proto, immediately: true, history: all, push: true},
 		{params: `{"message":{"messageId":"m","role":"user","parts":[{"text":"x"}]}}`, in: kinded, form: bare, history: all},
 	} {
 		r, f, err := decodeSendV03([]byte(c.params), c.in)
-		if err != nil || f != c.form || r.returnImmediately != c.immediately || r.history != c.history || r.pushConfig != c.push {
+		if err != nil || f != c.form || r.returnImmediately != c.immediately || r.history != c.history || (r.push != nil) != c.push {
 			t.Errorf("%s in %d: form %d, %+v, %v", c.params, c.in, f, r, err)
 		}
 	}

@@ -73,7 +73,13 @@ func (r *sendMessage) configureV03(raw []byte, f form) error {
 	if err != nil {
 		return err
 	}
-	r.pushConfig = push != nil || protoPush != nil
+	name := "pushNotificationConfig"
+	if push == nil && protoPush != nil {
+		push, name = protoPush, "pushNotification" // as the .proto file has it
+	}
+	if err := r.setPush(push, join(at, name), readPushV03); err != nil {
+		return err
+	}
 	if err := texts(modes, at+".acceptedOutputModes"); err != nil {
 		return err
 	}
@@ -320,9 +326,12 @@ func (f form) uriName() string {
 // upgradeFile appends the members of 1.0 that stand for a file. A URI may be any
 // text, also a path on the client's machine: what it means is the agent's business.
 func (f form) upgradeFile(dst, raw []byte, path string) ([]byte, error) {
-	var content, uri, mimeType, name []byte
-	err := pick(raw, path, field{f.bytesName(), &content}, field{f.uriName(), &uri},
+	var content, uri, url, mimeType, name []byte
+	err := pick(raw, path, field{f.bytesName(), &content}, field{f.uriName(), &uri}, field{"url", &url},
 		field{"mimeType", &mimeType}, field{"name", &name})
+	if f == kinded && content == nil && uri == nil {
+		uri = url // what some write, the kit for 0.3 among them
+	}
 	switch {
 	case err != nil:
 		return dst, err
@@ -349,8 +358,9 @@ func (f form) upgradeFile(dst, raw []byte, path string) ([]byte, error) {
 // write and read it too.
 const dataMark = "data_part_compat"
 
-// upgradeData appends the member of 1.0 that holds data, which before 1.0 must be an
-// object, and takes away what was only wrapped around it.
+// upgradeData appends the member of 1.0 that holds data, and takes away what was only
+// wrapped around it. Before 1.0, data must be an object; other JSON is taken all the
+// same.
 func (f form) upgradeData(dst []byte, p *partV03, path string) ([]byte, error) {
 	data := p.data
 	if f == proto { // a DataPart, whose default is the empty object
@@ -363,9 +373,6 @@ func (f form) upgradeData(dst []byte, p *partV03, path string) ([]byte, error) {
 		}
 		data = inner
 	}
-	if rawjson.KindOf(data) != rawjson.Object {
-		return dst, hub.InvalidField(path, "expected an object, found %s; wrap other data in one", rawjson.KindOf(data))
-	}
 	if value, metadata, ok := unwrapData(data, p.metadata); ok {
 		data, p.metadata = value, metadata
 	}
@@ -375,7 +382,7 @@ func (f form) upgradeData(dst []byte, p *partV03, path string) ([]byte, error) {
 // unwrapData undoes dataMark; ok is false if there is none. The metadata is without
 // it, and nil if nothing else was there.
 func unwrapData(data, metadata []byte) (value, rest []byte, ok bool) {
-	if rawjson.KindOf(metadata) != rawjson.Object {
+	if rawjson.KindOf(metadata) != rawjson.Object || rawjson.KindOf(data) != rawjson.Object {
 		return nil, nil, false
 	}
 	rest = []byte{'{'}

@@ -19,6 +19,14 @@ func (f form) appendSent(dst []byte, t *hub.Task, history int) []byte {
 	return append(f.appendTask(append(dst, `{"task":`...), t, history), '}')
 }
 
+// appendReply appends the result of a send that is answered with a message alone.
+func (f form) appendReply(dst, message []byte, t *hub.Task) []byte {
+	if f == kinded {
+		return f.appendMessage(dst, message, t.ID, t.ContextID)
+	}
+	return append(f.appendMessage(append(dst, `{"message":`...), message, t.ID, t.ContextID), '}')
+}
+
 // begin begins an object of a kind.
 func (f form) begin(dst []byte, kind string) []byte {
 	dst = append(dst, '{')

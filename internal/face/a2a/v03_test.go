@@ -159,7 +159,7 @@ func TestMethodsV03(t *testing.T) {
 // TestErrorsV03: errors of 0.3's JSON-RPC and HTTP+JSON have its codes, and FastA2A's
 // exact words for the two that it checks.
 func TestErrorsV03(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, noPush)
 	done := b.startV03()
 	b.finish(done, "completed", "")
 	onDone := fmt.Sprintf(`{"id":%q}`, done)
@@ -185,7 +185,6 @@ func TestErrorsV03(t *testing.T) {
 		{method: "tasks/pushNotificationConfig/get", params: `{"id":"x"}`, http: "GET", path: "tasks/x/pushNotificationConfigs/y", code: -32003, status: 400},
 		{method: "tasks/pushNotificationConfig/list", params: `{"id":"x"}`, http: "GET", path: "tasks/x/pushNotificationConfigs", code: -32003, status: 400},
 		{method: "tasks/pushNotificationConfig/delete", params: `{"id":"x","pushNotificationConfigId":"y"}`, http: "DELETE", path: "tasks/x/pushNotificationConfigs/y", code: -32003, status: 400},
-		{method: "agent/getAuthenticatedExtendedCard", params: `null`, http: "GET", path: "card", code: -32007, status: 400},
 		{method: "tasks/list", params: `{}`, http: "GET", path: "tasks", code: -32601, status: 404},
 	} {
 		type rpcError struct {
@@ -427,9 +426,10 @@ func TestCardV03(t *testing.T) {
 	url := `"` + b.URL + `/a/coder"`
 	want := `{"protocolVersion":"0.3.0","name":"coder","description":"@coder on this Holdfast hub: takes tasks and answers when it is done.","url":` + url + `,"preferredTransport":"JSONRPC",` +
 		`"additionalInterfaces":[{"url":` + url + `,"transport":"JSONRPC"},{"url":` + url + `,"transport":"HTTP+JSON"}],"version":"1.0.0",` +
-		`"capabilities":{"streaming":true,"pushNotifications":false,"stateTransitionHistory":false},` +
+		`"capabilities":{"streaming":true,"pushNotifications":true,"stateTransitionHistory":false},` +
 		`"securitySchemes":{"bearer":{"type":"http","scheme":"bearer","description":"A token of this hub, as Authorization: Bearer {token}."}},"security":[{"bearer":[]}],`
-	if !strings.HasPrefix(old, want) || !strings.HasSuffix(old, `"supportsAuthenticatedExtendedCard":false}`) {
+	unsigned, _, _ := strings.Cut(old, `,"signatures":`)
+	if !strings.HasPrefix(unsigned, want) || !strings.HasSuffix(unsigned, `"supportsAuthenticatedExtendedCard":true`) {
 		t.Errorf("\n got %s\nwant %s", old, want)
 	}
 	for _, version := range []string{"0.3", "0.3.0", "0.2.5"} {
@@ -454,7 +454,7 @@ func TestCardV03(t *testing.T) {
 func TestOfficialClientV03(t *testing.T) {
 	for _, transport := range []sdk.TransportProtocol{sdk.TransportProtocolJSONRPC, sdk.TransportProtocolHTTPJSON} {
 		t.Run(string(transport), func(t *testing.T) {
-			b := newBed(t)
+			b := newBed(t, localHooks)
 			resolver := agentcard.Resolver{Client: b.client, CardParser: a2av0.NewAgentCardParser()}
 			card, err := resolver.Resolve(t.Context(), b.URL+"/a/coder", agentcard.WithPath("/.well-known/agent.json"))
 			if err != nil {
@@ -551,18 +551,19 @@ func tryClientV03(t *testing.T, b *bed, client *a2aclient.Client) {
 	if _, err := client.CancelTask(ctx, &sdk.CancelTaskRequest{ID: done.ID}); !errors.Is(err, sdk.ErrTaskNotCancelable) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := client.CreateTaskPushConfig(ctx, &sdk.PushConfig{TaskID: id, URL: "https://example.com"}); !errors.Is(err, sdk.ErrPushNotificationNotSupported) {
-		t.Errorf("got %v", err)
-	}
+	pushByClient(t, client, id)
 }
 
 // FuzzV03: whatever is asked by a method of 0.3, JSON-RPC and HTTP+JSON answer it with
 // JSON, plain or streamed, and never with the hub's own failure.
 func FuzzV03(f *testing.F) {
-	methods := []string{"message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe", "agent/getAuthenticatedExtendedCard"}
-	paths := []string{"message:send", "message:stream", "tasks/x", "tasks/x:cancel", "tasks/x:subscribe", "card"}
+	methods := []string{"message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe", "agent/getAuthenticatedExtendedCard",
+		"tasks/pushNotificationConfig/set", "tasks/pushNotificationConfig/get", "tasks/pushNotificationConfig/list", "tasks/pushNotificationConfig/delete"}
+	paths := []string{"message:send", "message:stream", "tasks/x", "tasks/x:cancel", "tasks/x:subscribe", "card",
+		"tasks/x/pushNotificationConfigs", "tasks/x/pushNotificationConfigs/y", "tasks/x/pushNotificationConfigs/", "tasks//pushNotificationConfigs/y"}
 	for i := range methods {
 		for _, params := range []string{`{}`, `[]`, `null`, `{"id":"x","historyLength":"2"}`, `{"message":` + hello + `}`,
+			`{"taskId":"x","pushNotificationConfig":{"url":"http://127.0.0.1/","authentication":{"schemes":[null]}}}`, `{"parent":"tasks/","config":{"pushNotificationConfig":[]}}`,
 			`{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"hi"},{"data":{"data":{"a":1e400}}}]}}`,
 			`{"message":{"messageId":"m","role":"user","parts":[{"url":"u"}],"taskId":"x"},"configuration":{"historyLength":0}}`} {
 			f.Add(byte(i), []byte(params), "")
@@ -576,14 +577,17 @@ func FuzzV03(f *testing.F) {
 		i := int(method) % len(methods)
 		rpc := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":`, methods[i])
 		verb := "POST"
-		if i == 2 || i == 5 {
+		switch i {
+		case 2, 5, 7, 8:
 			verb = "GET"
+		case 9:
+			verb = "DELETE"
 		}
 		for _, r := range []struct {
 			method, path string
 			body         []byte
 		}{{"POST", "/a/coder", append(append(rpc, params...), '}')}, {verb, "/a/coder/v1/" + paths[i], params}} {
-			if r.method == "GET" {
+			if r.method == "GET" || r.method == "DELETE" {
 				r.body = nil
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

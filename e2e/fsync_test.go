@@ -47,13 +47,9 @@ var transitions = []string{
 // trace. level lowers the hub's synchronous unless it is empty.
 func traced(t *testing.T, level string) string {
 	t.Helper()
-	strace, err := exec.LookPath("strace")
-	if err != nil {
-		t.Fatal("strace is missing, and without it nothing shows that the hub syncs: install it (on Debian: apt-get install strace)")
-	}
 	trace := filepath.Join(t.TempDir(), "trace")
 	opt := hubproc.Options{Command: []string{
-		strace, "-f", "-yy", "-s", "96", "-o", trace, "-e", "trace=read,write,pwrite64,fsync,fdatasync", "--",
+		strace(t), "-f", "-yy", "-s", "96", "-o", trace, "-e", "trace=read,write,pwrite64,fsync,fdatasync", "--",
 		os.Getenv("HOLDFAST_E2E_BINARY"), "serve",
 	}}
 	if level != "" {
@@ -70,6 +66,16 @@ func traced(t *testing.T, level string) string {
 		t.Errorf("the traced hub did not end well: %v", err)
 	}
 	return trace
+}
+
+// strace is where that program is.
+func strace(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("strace")
+	if err != nil {
+		t.Fatal("strace is missing, and without it nothing shows that the hub syncs, nor that it lives through a disk that fails: install it (on Debian: apt-get install strace)")
+	}
+	return path
 }
 
 // transit does each of the transitions.

@@ -174,6 +174,9 @@ func (h *Hub) ready() error {
 	}
 }
 
+// PID is the number of the hub's process.
+func (h *Hub) PID() int { return h.cmd.Process.Pid }
+
 // RSS is the memory that the hub's process has in RAM, in bytes.
 func (h *Hub) RSS() int64 {
 	h.t.Helper()

@@ -49,3 +49,28 @@ func TestSignedCards(t *testing.T) {
 		}
 	}
 }
+
+// TestSignedCardsInJavaScript is TestSignedCards for the JavaScript SDK.
+func TestSignedCardsInJavaScript(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs packages")
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not installed")
+	}
+	script := nodeScript(t, installNode(t, javaScriptSDK), "signed_cards.mjs")
+	h := testhub.Start(t)
+	token := h.Agent("caller")
+	open := "open"
+	for handle, card := range ownersCards {
+		h.Create(identity.AgentSpec{Handle: handle, Access: &open, Card: []byte(card)})
+		t.Run(handle, func(t *testing.T) {
+			cmd := exec.CommandContext(within(t, time.Minute), node, script)
+			cmd.Env = append(os.Environ(), "HUB_URL="+h.URL, "AGENT_URL="+h.URL+"/a/"+handle, "AGENT_TOKEN="+token)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}

@@ -53,6 +53,9 @@ func TestPythonV03(t *testing.T) {
 	}
 }
 
+// javaScriptSDK is the official SDK, and what its gRPC needs.
+var javaScriptSDK = []string{"@a2a-js/sdk@1.3.0", "@grpc/grpc-js@1.14.7", "@bufbuild/protobuf@2.17.0"}
+
 // TestOfficialSDKs lets the official SDKs of A2A 1.0 for other languages do all they can,
 // over each binding.
 func TestOfficialSDKs(t *testing.T) {
@@ -69,7 +72,7 @@ func TestOfficialSDKs(t *testing.T) {
 			return cmd
 		}},
 		{"JavaScript", "node", func(t *testing.T, node string) *exec.Cmd {
-			packages := installNode(t, []string{"@a2a-js/sdk@1.3.0", "@grpc/grpc-js@1.14.7", "@bufbuild/protobuf@2.17.0"})
+			packages := installNode(t, javaScriptSDK)
 			script := nodeScript(t, packages, "a2a_js.mjs")
 			cmd := exec.CommandContext(within(t, 3*time.Minute), node, script)
 			cmd.Env = os.Environ()

@@ -20,7 +20,7 @@ const statusClientGone = 499
 // Status is the HTTP status of a kind of error.
 func Status(kind hub.Kind) int {
 	switch kind {
-	case hub.Invalid:
+	case hub.Invalid, hub.PushNotSupported:
 		return http.StatusBadRequest
 	case hub.Unauthenticated:
 		return http.StatusUnauthorized

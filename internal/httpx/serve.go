@@ -110,9 +110,32 @@ type recorder struct {
 	rc      *http.ResponseController
 	opt     *Options
 	status  int
+	shown   int // the status for the log and the observer, if it is another one
 	bytes   int64
 	stream  bool
 	aborted bool
+}
+
+// recorderOf finds the recorder of a request, nil if there is none.
+func recorderOf(w http.ResponseWriter) *recorder {
+	for {
+		if rec, ok := w.(*recorder); ok {
+			return rec
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return nil
+		}
+		w = inner.Unwrap()
+	}
+}
+
+// ShowStatus has the log and the observer see another status than the client, for a
+// protocol that has its own and always answers with 200.
+func ShowStatus(w http.ResponseWriter, status int) {
+	if rec := recorderOf(w); rec != nil {
+		rec.shown = status
+	}
 }
 
 // Unwrap is for http.ResponseController.
@@ -151,8 +174,7 @@ func (w *recorder) FlushError() error {
 // each of their writes; anything else gets one for the whole.
 func (w *recorder) begin(status int) {
 	w.status = status
-	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
-		w.stream = true
+	if w.stream {
 		if w.opt.Streaming != nil {
 			w.opt.Streaming(+1)
 		}
@@ -176,10 +198,14 @@ func (w *recorder) panicked(ctx context.Context) {
 
 // finish reports the request to the log and the observer.
 func (w *recorder) finish(r *http.Request, took time.Duration) {
+	w.stream = w.stream && w.status != 0
 	if w.stream && w.opt.Streaming != nil {
 		w.opt.Streaming(-1)
 	}
 	s := Summary{Status: w.status, Bytes: w.bytes, Took: took, Stream: w.stream}
+	if w.shown != 0 {
+		s.Status = w.shown
+	}
 	if s.Status == 0 {
 		s.Status = http.StatusOK // what net/http answers for a handler that says nothing
 	}

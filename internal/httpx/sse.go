@@ -16,28 +16,40 @@ const (
 	writeTime = 30 * time.Second
 )
 
-// SSE writes a stream of server-sent events. Every write goes out at once and has
-// its own deadline: a client that does not read loses the stream. It is not for
-// concurrent use.
-type SSE struct {
+// Stream writes an answer in parts. Every part goes out at once and has its own
+// deadline: a client that does not read loses the stream. It is not for concurrent use.
+type Stream struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
-	buf   []byte
 	limit time.Duration
 }
 
-// StartSSE begins a stream as the answer to a request: the status 200 and the
-// headers go out with the first write.
+// StartStream begins a stream as the answer to a request: the status 200 and the
+// headers go out with the first part.
+func StartStream(w http.ResponseWriter, r *http.Request) *Stream {
+	limit := writeTime
+	if d, ok := r.Context().Value(writeKey{}).(time.Duration); ok {
+		limit = d
+	}
+	if rec := recorderOf(w); rec != nil {
+		rec.stream = true
+	}
+	return &Stream{w: w, rc: http.NewResponseController(w), limit: limit}
+}
+
+// SSE writes a stream of server-sent events.
+type SSE struct {
+	*Stream
+	buf []byte
+}
+
+// StartSSE begins a stream of events as the answer to a request.
 func StartSSE(w http.ResponseWriter, r *http.Request) *SSE {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // a proxy that honours it does not hold events back
-	limit := writeTime
-	if d, ok := r.Context().Value(writeKey{}).(time.Duration); ok {
-		limit = d
-	}
-	return &SSE{w: w, rc: http.NewResponseController(w), limit: limit}
+	return &SSE{Stream: StartStream(w, r)}
 }
 
 type writeKey struct{}
@@ -88,20 +100,27 @@ func (s *SSE) Comment() error {
 	return s.flush()
 }
 
-// flush sends the buffer within the write limit. The deadline is lifted afterwards,
-// because on HTTP/2 it would end an idle stream.
 func (s *SSE) flush() error {
-	if err := s.rc.SetWriteDeadline(time.Now().Add(s.limit)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	if _, err := s.w.Write(s.buf); err != nil {
-		return err
-	}
-	if err := s.rc.Flush(); err != nil {
+	if err := s.Send(s.buf); err != nil {
 		return err
 	}
 	if cap(s.buf) > 1<<20 {
 		s.buf = nil // one large event does not cost the stream its memory for ever
+	}
+	return nil
+}
+
+// Send sends one part within the write limit. The deadline is lifted afterwards,
+// because on HTTP/2 it would end an idle stream.
+func (s *Stream) Send(part []byte) error {
+	if err := s.rc.SetWriteDeadline(time.Now().Add(s.limit)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := s.w.Write(part); err != nil {
+		return err
+	}
+	if err := s.rc.Flush(); err != nil {
+		return err
 	}
 	if err := s.rc.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
@@ -113,7 +132,7 @@ func (s *SSE) flush() error {
 // ctx ends. next waits; whenever it has waited for HeartbeatEvery its context ends
 // with context.DeadlineExceeded, a comment goes out and it is asked again, so it
 // must lose nothing when that happens.
-func Follow[T any](ctx context.Context, s *SSE, next func(context.Context) (T, error), emit func(T) (more bool, err error)) error {
+func Follow[T any](ctx context.Context, s interface{ Comment() error }, next func(context.Context) (T, error), emit func(T) (more bool, err error)) error {
 	for {
 		item, err := waitNext(ctx, next)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {

@@ -84,7 +84,7 @@ func (s *Service) CreateAgent(ctx context.Context, p hub.Principal, spec AgentSp
 	case "person":
 		a.Kind = hub.KindPerson
 	default:
-		return nil, hub.InvalidField("kind", "%q is no kind of address; it is agent or person", clip(spec.Kind))
+		return nil, hub.InvalidField("kind", "%.80q is no kind of address; it is agent or person", spec.Kind)
 	}
 	if err := spec.apply(&a); err != nil {
 		return nil, err
@@ -248,7 +248,7 @@ func (s *Service) tokenOwner(ctx context.Context, ref string) (*hub.Address, err
 func (s *Service) known(ctx context.Context, ref string) (*hub.Address, error) {
 	a, err := s.opt.Store.Address(ctx, ref)
 	if hub.KindOf(err) == hub.NotFound {
-		return nil, hub.Errorf(hub.NotFound, "there is no address %q; list them to see which there are", clip(ref))
+		return nil, hub.Errorf(hub.NotFound, "there is no address %.80q; list them to see which there are", ref)
 	}
 	return a, err
 }
@@ -271,7 +271,7 @@ func (spec *AgentSpec) apply(a *hub.Address) error {
 		case "approved":
 			a.Access = hub.Approved
 		default:
-			return hub.InvalidField("access", "%q is no way into an address; it is open or approved", clip(*spec.Access))
+			return hub.InvalidField("access", "%.80q is no way into an address; it is open or approved", *spec.Access)
 		}
 	}
 	return spec.applyDelivery(a)
@@ -307,7 +307,7 @@ func (spec *AgentSpec) applyDelivery(a *hub.Address) error {
 	}
 	if v := spec.OnUnknown; v != nil {
 		if *v != "resend" && *v != "fail" {
-			return hub.InvalidField("on_unknown", "%q is not known; it is resend or fail", clip(*v))
+			return hub.InvalidField("on_unknown", "%.80q is not known; it is resend or fail", *v)
 		}
 		a.OnUnknown = *v
 	}
@@ -326,7 +326,7 @@ func checkHandle(handle string) error {
 	case handle == "":
 		return hub.InvalidField("handle", "an address needs a handle")
 	case !handlePattern.MatchString(handle):
-		return hub.InvalidField("handle", "%q is no handle: it has 1 to 63 of a-z, 0-9, _ and -, and begins with a letter or digit", clip(handle))
+		return hub.InvalidField("handle", "%.80q is no handle: it has 1 to 63 of a-z, 0-9, _ and -, and begins with a letter or digit", handle)
 	case uuid.Validate(handle) == nil:
 		return hub.InvalidField("handle", "%q looks like an id; choose a handle that cannot be taken for one", handle)
 	case reserved(handle):
@@ -343,13 +343,4 @@ func checkText(field, text string, limit int) error {
 		return hub.InvalidField(field, "it is not valid UTF-8")
 	}
 	return nil
-}
-
-// clip keeps what is echoed in a message short.
-func clip(text string) string {
-	const most = 80
-	if len(text) <= most {
-		return text
-	}
-	return text[:most] + "…"
 }

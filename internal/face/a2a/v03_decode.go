@@ -368,7 +368,7 @@ func (f form) upgradeData(dst []byte, p *partV03, path string) ([]byte, error) {
 		if err := pick(data, path, field{"data", &inner}); err != nil {
 			return dst, err
 		}
-		if path = join(path, "data"); inner == nil {
+		if inner == nil {
 			inner = []byte("{}")
 		}
 		data = inner

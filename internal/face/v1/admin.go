@@ -47,13 +47,16 @@ func (f *face) registerAdmin() {
 	anyone := func(id, method, path, tag, summary string) huma.Operation {
 		return f.operation(id, method, path, tag, summary, http.StatusOK, f.authenticated)
 	}
+	named := func(id, method, path, tag, summary string) huma.Operation {
+		return f.operation(id, method, path, tag, summary, http.StatusOK, f.notAnonymous)
+	}
 	serve(f, admin("create-agent", "POST", "/v1/agents", agents, "Create an address.", 201), f.createAgent)
 	serve(f, anyone("list-agents", "GET", "/v1/agents", agents, "List the addresses that the caller may call."), f.listAgents)
 	serve(f, anyone("get-agent", "GET", "/v1/agents/{ref}", agents, "Read an address."), f.getAgent)
 	serve(f, admin("update-agent", "PATCH", "/v1/agents/{ref}", agents, "Change what is given of an address.", 200), f.updateAgent)
 	serve(f, admin("delete-agent", "DELETE", "/v1/agents/{ref}", agents, "Delete an address. Its tokens end, its history stays.", 204), f.deleteAgent)
-	serve(f, anyone("set-endpoint", "PUT", "/v1/agents/{ref}/endpoint", agents, "Say how tasks reach an agent. Only {\"url\":null} works in this version: the agent pulls."), f.setEndpoint)
-	serve(f, anyone("set-own-endpoint", "PUT", "/v1/agents/me/endpoint", agents, "Say how tasks reach the caller. Only {\"url\":null} works in this version."), f.setOwnEndpoint)
+	serve(f, named("set-endpoint", "PUT", "/v1/agents/{ref}/endpoint", agents, "Say how tasks reach an agent. Only {\"url\":null} works in this version: the agent pulls."), f.setEndpoint)
+	serve(f, named("set-own-endpoint", "PUT", "/v1/agents/me/endpoint", agents, "Say how tasks reach the caller. Only {\"url\":null} works in this version."), f.setOwnEndpoint)
 	serve(f, admin("create-token", "POST", "/v1/agents/{ref}/tokens", tokens, "Create a token that acts as an address. Only this answer has its secret.", 201), f.createToken)
 	serve(f, admin("list-tokens", "GET", "/v1/agents/{ref}/tokens", tokens, "List the tokens of an address.", 200), f.listTokens)
 	serve(f, admin("revoke-token", "DELETE", "/v1/tokens/{id}", tokens, "Revoke a token. What is open with it ends.", 204), f.revokeToken)
@@ -76,6 +79,13 @@ func (f *face) operation(id, method, path, tag, summary string, status int, who 
 }
 
 func (f *face) authenticated(hub.Principal) error { return nil }
+
+func (f *face) notAnonymous(p hub.Principal) error {
+	if p.Role == hub.RoleAnonymous {
+		return hub.Errorf(hub.NotPermitted, "only the administrator and the agent itself may do this; use the admin token or the agent's")
+	}
+	return nil
+}
 
 func (f *face) adminOnly(p hub.Principal) error {
 	if !p.Admin() {
@@ -143,6 +153,8 @@ func (f *face) setEndpoint(ctx context.Context, p hub.Principal, in *oneWith[wir
 		return nil, err
 	case !p.Admin() && a.ID != p.Address:
 		return nil, hub.ErrNotPermitted()
+	case a.Kind == hub.KindHub:
+		return nil, hub.Errorf(hub.Invalid, "%s is the hub's own address: nothing is delivered to it", a.Handle)
 	}
 	if err := checkEndpoint(&in.Body); err != nil {
 		return nil, err
@@ -271,7 +283,7 @@ func (f *face) agent(a *hub.Address) wire.Agent {
 		ID: a.ID, Handle: a.Handle, Name: a.Handle, Kind: a.Kind.String(), Description: a.Description,
 		Access: a.Access.String(), LeaseS: int(a.Lease / time.Second), MaxRedeliveries: a.MaxRedeliveries,
 		DedupeMessageID: a.DedupeMessageID, OnUnknown: a.OnUnknown,
-		Delivery: deliveryPull, URL: f.opt.PublicURL + "/a/" + a.Handle, CreatedAt: wire.Time{Time: a.CreatedAt},
+		Delivery: a.Kind.Delivery(), URL: f.opt.PublicURL + "/a/" + a.Handle, CreatedAt: wire.Time{Time: a.CreatedAt},
 		LastSeenAt: timeOrNil(f.opt.Engine.LastSeen(a.ID)),
 	}
 	var card wire.Card

@@ -30,8 +30,14 @@ func TestAgentsAreAdministered(t *testing.T) {
 		t.Errorf("%+v", changed)
 	}
 	person := decode[wire.Agent](t, admin.want(201, "POST", "/v1/agents", `{"handle":"ann","kind":"person"}`))
-	if person.Kind != "person" || person.Access != "approved" {
+	if person.Kind != "person" || person.Access != "approved" || person.Delivery != "inbox" || created.Delivery != "pull" {
 		t.Errorf("%+v", person)
+	}
+	if task := admin.send("ann", "have a look"); task.Delivery != "inbox" {
+		t.Errorf("a person's task is delivered by %q", task.Delivery)
+	}
+	if task := admin.send("coder", "have a look"); task.Delivery != "pull" {
+		t.Errorf("an agent's task is delivered by %q", task.Delivery)
 	}
 	list := decode[wire.List[wire.Agent]](t, admin.want(200, "GET", "/v1/agents", ""))
 	if len(list.Data) != 2 || list.Data[0].Handle != "ann" || list.NextCursor != nil {
@@ -151,6 +157,11 @@ func TestEndpointsArePullForNow(t *testing.T) {
 	if !strings.Contains(a.body, "webhook and a2a delivery are not available yet") {
 		t.Error(a.body)
 	}
+	for _, ref := range []string{"me", "admin", "anonymous"} {
+		if a := admin.do("PUT", "/v1/agents/"+ref+"/endpoint", `{"url":null}`); a.status != 400 && a.status != 404 {
+			t.Errorf("the endpoint of the hub's own address %s: %d %s", ref, a.status, a.body)
+		}
+	}
 	other, none := coder.do("PUT", "/v1/agents/other/endpoint", `{"url":null}`), coder.do("PUT", "/v1/agents/nobody/endpoint", `{"url":null}`)
 	refused(t, other, 403, "not_permitted", "")
 	if other.body != none.body {
@@ -197,6 +208,9 @@ func TestAnonymousCallers(t *testing.T) {
 	}
 	refused(t, anybody.do("GET", "/v1/admin/info", ""), 403, "not_permitted", "")
 	refused(t, anybody.do("POST", "/v1/tasks/"+task.ID+"/requeue", ""), 403, "not_permitted", "")
+	for _, ref := range []string{"me", "anonymous", "coder", "nobody"} {
+		refused(t, anybody.do("PUT", "/v1/agents/"+ref+"/endpoint", `{"url":null}`), 403, "not_permitted", "")
+	}
 }
 
 func TestInfo(t *testing.T) {

@@ -13,9 +13,6 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
-// deliveryPull is how a task reaches its callee: the callee asks for it.
-const deliveryPull = "pull"
-
 // releaseTime bounds the undoing of a claim that could not be handed over.
 const releaseTime = 5 * time.Second
 

@@ -94,8 +94,8 @@ func TestResultsAreRefused(t *testing.T) {
 		{`{}`, nil, 400, "invalid", "state"},
 		{`{"state":"failed","error":"` + strings.Repeat("x", 4001) + `"}`, nil, 400, "invalid", "error"},
 		{`{"state":"completed","artifacts":[{"name":"x"}]}`, nil, 400, "invalid", "artifacts[0].parts"},
-		{done, []string{"X-Claim", task.ID + ".2"}, 409, "conflict", ""},
-		{done, []string{"X-Claim", "x"}, 409, "conflict", ""},
+		{done, []string{"X-Claim", task.ID + ".2"}, 409, "conflict", "X-Claim"},
+		{done, []string{"X-Claim", "x"}, 409, "conflict", "X-Claim"},
 		{done, []string{"Content-Type", "text/plain"}, 415, "unsupported_media_type", "Content-Type"},
 	} {
 		refused(t, coder.do("POST", path, c.body, c.header...), c.status, c.code, c.field)
@@ -198,7 +198,7 @@ func TestEvents(t *testing.T) {
 	coder.want(200, "POST", path, `{"events":[{"artifact":{"name":"log","parts":[{"text":"b"}]},"append":true,"last_chunk":true}]}`)
 	refused(t, coder.do("POST", path, `{"events":[{"artifact":{"name":"log","parts":[{"text":"c"}]},"append":true},{"artifact":{"name":"nothing","parts":[{"text":"b"}]},"append":true}]}`), 400, "invalid", "events[1]")
 	refused(t, coder.do("POST", path, `{"events":[]}`), 400, "invalid", "events")
-	refused(t, coder.do("POST", path, two, "X-Claim", task.ID+".9"), 409, "conflict", "")
+	refused(t, coder.do("POST", path, two, "X-Claim", task.ID+".9"), 409, "conflict", "X-Claim")
 	seen := boss.task("GET", "/v1/agents/coder/tasks/"+task.ID, "")
 	if len(seen.Artifacts) != 1 || len(seen.Artifacts[0].Parts) != 2 || seen.Status.Message == nil {
 		t.Errorf("%+v", seen)
@@ -232,7 +232,7 @@ func TestHeartbeats(t *testing.T) {
 	refused(t, coder.do("POST", path, `{"after":"x"}`), 400, "invalid", "after")
 	refused(t, coder.do("POST", path, `{`), 400, "invalid", "")
 	refused(t, coder.do("POST", path, `x`, "Content-Type", "text/plain"), 415, "unsupported_media_type", "Content-Type")
-	refused(t, coder.do("POST", path, "", "X-Claim", task.ID+".2"), 409, "conflict", "")
+	refused(t, coder.do("POST", path, "", "X-Claim", task.ID+".2"), 409, "conflict", "X-Claim")
 	boss.task("POST", "/v1/agents/coder/tasks/"+task.ID+"/cancel", "")
 	if b := beat("", "X-Claim", claimed.ClaimID); b.State != "canceled" || !b.CancelRequested || b.LeaseExpiresAt != nil && b.LeaseExpiresAt.IsZero() {
 		t.Errorf("%+v", b)
@@ -253,6 +253,6 @@ func TestGetOwnHoldsTheClaimAgainstTheTask(t *testing.T) {
 	if got := coder.task("GET", path, "", "X-Claim", claimed.ClaimID); got.ClaimID != claimed.ClaimID || got.Input == nil {
 		t.Errorf("%+v", got)
 	}
-	refused(t, coder.do("GET", path, "", "X-Claim", task.ID+".7"), 409, "conflict", "")
+	refused(t, coder.do("GET", path, "", "X-Claim", task.ID+".7"), 409, "conflict", "X-Claim")
 	refused(t, coder.do("GET", path+"?wait=99", ""), 400, "invalid", "wait")
 }

@@ -105,10 +105,21 @@ func (f *face) show(w http.ResponseWriter, r *http.Request, p hub.Principal, at,
 	if err != nil {
 		return err
 	}
-	if claim != "" && claim != t.ClaimID() {
-		return hub.ErrClaimLapsed()
+	if err := checkClaim(t, claim); err != nil {
+		return err
 	}
 	return f.replyTask(w, t, p)
+}
+
+// checkClaim refuses a claim that is not the task's newest; none at all will do.
+func checkClaim(t *hub.Task, claim string) error {
+	if claim == "" || claim == t.ClaimID() {
+		return nil
+	}
+	if n, ok := hub.ParseClaimID(t.ID, claim); !ok || n > t.Attempt {
+		return hub.ErrNoSuchClaim()
+	}
+	return hub.ErrClaimLapsed()
 }
 
 // cancel serves POST /v1/agents/{callee}/tasks/{id}/cancel. A body is ignored.
@@ -192,7 +203,7 @@ func (f *face) appendTask(b []byte, t *hub.Task, p hub.Principal) []byte {
 	return canon.AppendTaskV1(b, t, canon.V1View{
 		ForCallee: p.Address == t.Callee.ID,
 		Hint:      f.opt.Engine.Hint(t),
-		Delivery:  deliveryPull,
+		Delivery:  t.Callee.Kind.Delivery(),
 	})
 }
 

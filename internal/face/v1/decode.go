@@ -486,10 +486,4 @@ func instant(raw []byte, path string) (time.Time, error) {
 }
 
 // newID makes an id for what came without one.
-func newID() string {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return uuid.NewString()
-	}
-	return id.String()
-}
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

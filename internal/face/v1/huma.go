@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/danielgtaylor/huma/v2/validation"
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/holdfast-hub/holdfast/internal/canon"
@@ -177,6 +178,19 @@ func fromHuma(m *huma.ErrorModel) *hub.Error {
 	if len(m.Errors) > 0 && errors.As(m.Errors[0], &detail) {
 		_, e.Field, _ = strings.Cut(detail.Location, ".")
 		e.Message = detail.Message
+		if name, ok := missingProperty(detail.Message); ok { // huma names the object that lacks it
+			e.Field, e.Message = strings.TrimPrefix(e.Field+"."+name, "."), "is required"
+		}
 	}
 	return e
+}
+
+// missingProperty reads the name of the member that is missing from huma's message.
+func missingProperty(message string) (name string, ok bool) {
+	before, after, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
+	name, ok = strings.CutPrefix(message, before)
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(name, after)
 }

@@ -123,7 +123,7 @@ func (f *face) hotRoutes() []hotRoute {
 		}},
 		{"POST", "/v1/agents/me/tasks/{id}/release", f.giveBack, huma.Operation{
 			OperationID: "release-claim", Summary: "Give a claim back", Tags: []string{callee},
-			Description: "The task is offered again at once, and that is no failure. Nothing happens unless the claim still holds the task. X-Claim is required.",
+			Description: "The task is offered again at once, and that is no failure. Answered with 409, and nothing happens, unless the claim still holds the task. X-Claim is required.",
 			Parameters:  []*huma.Param{ownID, claim},
 			Responses:   d.with(map[string]*huma.Response{}, 204, "The claim holds the task no more."),
 		}},

@@ -184,3 +184,27 @@ func TestNothingIsAnsweredWithoutACredential(t *testing.T) {
 		}
 	}
 }
+
+// What the hub takes, a client made from the document can send.
+func TestTheDocumentRequiresNoMoreThanTheHub(t *testing.T) {
+	t.Parallel()
+	schemas := bare(t).api.OpenAPI().Components.Schemas.Map()
+	for name, want := range map[string][]string{
+		"SendRequest": {"message"}, "Message": {"parts"}, "Part": {}, "Artifact": {"parts"},
+		"Result": {"state"}, "EventsRequest": {"events"}, "Event": {}, "EventStatus": {}, "HeartbeatRequest": {},
+	} {
+		s := schemas[name]
+		if s == nil {
+			t.Errorf("there is no schema %s", name)
+			continue
+		}
+		if got := slices.Sorted(slices.Values(s.Required)); !slices.Equal(got, want) {
+			t.Errorf("%s requires %q, the hub %q", name, got, want)
+		}
+	}
+	for _, body := range []string{`{"message":{"parts":[{"text":"hi"}]}}`, `{"message":{"role":"user","parts":[{"text":"hi"}]}}`} {
+		if s, err := decodeSend([]byte(body)); err != nil || s.message.FromAgent {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}

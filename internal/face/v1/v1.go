@@ -82,6 +82,7 @@ func newFace(opt Options) *face {
 	f := &face{opt: opt, mux: http.NewServeMux()}
 	f.api = newAPI(f)
 	f.registerHot()
+	f.registerPush()
 	f.registerAdmin()
 	f.registerDocs()
 	f.mux.HandleFunc("/", f.unknownRoute)

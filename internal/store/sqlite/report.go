@@ -60,7 +60,13 @@ func checkClaim(h *head, attempt int) error {
 	switch {
 	case attempt > h.Attempt:
 		return hub.ErrNoSuchClaim()
-	case !h.open || (attempt == 0 && h.lapse) || (attempt != 0 && attempt != h.Attempt):
+	case h.Attempt == 0:
+		return hub.Errorf(hub.Conflict, "nobody has claimed this task; claim it first")
+	case attempt == 0 && h.lapse && h.open:
+		e := hub.Errorf(hub.Conflict, "an earlier claim of this task has lapsed, so this has to say which one it is of; send the claim_id that the task was handed out with")
+		e.Field = "X-Claim"
+		return e
+	case !h.open || (attempt != 0 && attempt != h.Attempt):
 		return hub.ErrClaimLapsed()
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/delivery/push"
 	"github.com/holdfast-hub/holdfast/internal/egress"
 	"github.com/holdfast-hub/holdfast/internal/engine"
+	"github.com/holdfast-hub/holdfast/internal/httpx"
 	"github.com/holdfast-hub/holdfast/internal/hub"
 	"github.com/holdfast-hub/holdfast/internal/identity"
 	"github.com/holdfast-hub/holdfast/internal/signing"
@@ -44,6 +45,8 @@ type App struct {
 	engine   *engine.Engine
 	listener net.Listener
 	server   *http.Server
+	lot      *httpx.Lot
+	resumed  *http.Server // serves the requests that were parked in lot
 	url      string
 	secret   string // of the admin token, if this start made it
 
@@ -81,7 +84,8 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 	}
 	a.openPush()
 	a.engine = engine.New(a.engineOptions())
-	a.metrics.watchOpen(a.engine.Waiting)
+	a.lot = httpx.NewLot(a.identity.Follow)
+	a.metrics.watchOpen(a.engine.Waiting, a.lot.Parked)
 	if err := a.listen(ctx); err != nil {
 		return nil, err
 	}
@@ -190,14 +194,22 @@ func (a *App) shutdown() error {
 		return nil
 	}
 	a.log.Warn("some requests did not end in time and were cut off")
-	return a.server.Close()
+	return errors.Join(a.server.Close(), a.resumed.Close())
 }
 
-// stopServer closes the listener and waits for the open requests.
+// stopServer closes the listener and waits for the open requests, those that were
+// parked last.
 func (a *App) stopServer(within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	return a.server.Shutdown(ctx)
+	a.resumed.SetKeepAlivesEnabled(false)
+	if err := a.server.Shutdown(ctx); err != nil {
+		return err
+	}
+	if err := a.lot.Drain(ctx); err != nil {
+		return err
+	}
+	return a.resumed.Shutdown(ctx)
 }
 
 // Close releases what New opened; after Run there is nothing left to do. It may be

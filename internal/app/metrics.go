@@ -89,7 +89,7 @@ func (m *metrics) requestsOpen(next http.Handler) http.Handler {
 
 // watchOpen shows the requests under way, and how many of them wait: workers for a
 // task, callers for the end of one.
-func (m *metrics) watchOpen(waiting func() engine.Waiting) {
+func (m *metrics) watchOpen(waiting func() engine.Waiting, parked func() int64) {
 	gauge := func(kind string, now func() int64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "holdfast_http_open", Help: "Requests under way: all, those that poll or wait, and event streams.",
@@ -97,7 +97,7 @@ func (m *metrics) watchOpen(waiting func() engine.Waiting) {
 		}, func() float64 { return float64(now()) })
 	}
 	m.registry.MustRegister(
-		gauge("all", m.requestsNow.Load), gauge("stream", m.streamsNow.Load),
+		gauge("all", func() int64 { return m.requestsNow.Load() + parked() }), gauge("stream", m.streamsNow.Load),
 		gauge("poll", func() int64 { w := waiting(); return w.Polls + w.Sends }))
 }
 

@@ -25,6 +25,11 @@ const (
 	headerTime = 10 * time.Second // for a request's header to arrive
 	idleTime   = 2 * time.Minute  // that a connection may stay open unused
 	maxHeader  = 64 << 10
+
+	// parkFrom is how many long polls wait with all that net/http keeps for an open
+	// request before others park: few take next to nothing, and are answered a little
+	// sooner that way.
+	parkFrom = 256
 )
 
 // listen opens the listener and makes the server for it.
@@ -50,10 +55,18 @@ func (a *App) listen(ctx context.Context) error {
 	}
 	base, end := context.WithCancelCause(context.Background())
 	a.endContext = end
-	a.server = &http.Server{
+	site := a.handler()
+	a.server, a.resumed = a.newServer(base, site, certificates), a.newServer(base, site, nil)
+	a.resumed.ConnContext = a.lot.ConnContext
+	return nil
+}
+
+// newServer makes the server of a listener.
+func (a *App) newServer(base context.Context, site http.Handler, certificates []tls.Certificate) *http.Server {
+	return &http.Server{
 		Protocols:         protocols(),
 		HTTP2:             http2Limits(),
-		Handler:           a.handler(),
+		Handler:           site,
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
@@ -61,7 +74,6 @@ func (a *App) listen(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // broken handshakes and the like
 		TLSConfig:         &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12},
 	}
-	return nil
 }
 
 // protocols is what one port speaks: HTTP/1.1, and HTTP/2 by ALPN with TLS and by
@@ -94,8 +106,19 @@ func (a *App) certificates() ([]tls.Certificate, error) {
 	return []tls.Certificate{pair}, nil
 }
 
-// serve serves until the server is shut down.
+// serve serves until the servers are shut down.
 func (a *App) serve() error {
+	resumed := make(chan error, 1)
+	go func() { resumed <- a.resumed.Serve(a.lot) }()
+	err := a.serveListener()
+	if !errors.Is(err, http.ErrServerClosed) {
+		_ = a.lot.Close() // nobody will shut the other server down
+	}
+	<-resumed
+	return err
+}
+
+func (a *App) serveListener() error {
 	if a.cfg.TLSCert != "" {
 		return a.server.ServeTLS(a.listener, "", "")
 	}
@@ -130,7 +153,7 @@ func (a *App) handler() http.Handler {
 	site = httpx.Serve(site, httpx.Options{
 		Log: a.log, Who: principalHandle, Observe: a.metrics.request, Streaming: a.metrics.streaming,
 	})
-	return httpx.WithRequestID(a.identity.Middleware(a.inRoom(site)))
+	return a.lot.Handler(httpx.WithRequestID(a.identity.Middleware(a.inRoom(site))))
 }
 
 // roomBytes bounds what large messages and tasks take of the memory at any time.
@@ -154,7 +177,7 @@ func (a *App) routes() http.Handler {
 	})
 	api := v1.New(v1.Options{
 		Engine: a.engine, Identity: a.identity, PublicURL: a.url, MaxBody: a.cfg.MaxBody, Limits: a.cfg.Limits(),
-		Version: a.cfg.Version, StoreName: storeName, StartedAt: a.started, Log: a.log,
+		Version: a.cfg.Version, StoreName: storeName, StartedAt: a.started, Log: a.log, Lot: a.lot, ParkFrom: parkFrom,
 		Stats: a.store.QueueStats,
 	})
 	mux := http.NewServeMux()

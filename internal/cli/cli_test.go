@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -44,6 +48,9 @@ func holdfast() {
 //	json PATH VALUE       the JSON on stdout has VALUE at PATH, such as data.0.id
 //	chunks NAME           as NAME, answer the next task with a text in two chunks
 //	restart               restart the hub
+//	until TEXT COMMAND…   run a command again and again until its stdout has TEXT
+//	hook NAME TEXT        wait for a push notification with TEXT to come to $HOOK/NAME;
+//	                      $HOOK/gone answers 410, anything else 200
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -52,7 +59,8 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			h := testhub.Start(t, func(c *config.Config) { c.Version = cli.Version() })
+			h := testhub.Start(t, func(c *config.Config) { c.Version, c.EgressAllowLocal = cli.Version(), "1024-65535" })
+			hooks := receive(t)
 			testscript.Run(t, testscript.Params{
 				Files: []string{file},
 				Setup: func(env *testscript.Env) error {
@@ -60,17 +68,18 @@ func TestScripts(t *testing.T) {
 					env.Setenv("HOLDFAST_TOKEN", h.AdminToken)
 					env.Setenv("admin_TOKEN", h.AdminToken)
 					env.Setenv("HUB_DATA", h.Dir())
+					env.Setenv("HOOK", hooks.url)
 					env.Setenv("XDG_CONFIG_HOME", env.WorkDir+"/config")
 					env.Setenv("TMPDIR", env.WorkDir+"/tmp")
 					return os.MkdirAll(env.WorkDir+"/tmp", 0o700)
 				},
-				Cmds: scriptCommands(h),
+				Cmds: scriptCommands(h, hooks),
 			})
 		})
 	}
 }
 
-func scriptCommands(h *testhub.Hub) map[string]func(*testscript.TestScript, bool, []string) {
+func scriptCommands(h *testhub.Hub, hooks *receiver) map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"agent": func(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Setenv(args[0]+"_TOKEN", h.Agent(args[0]))
@@ -82,9 +91,49 @@ func scriptCommands(h *testhub.Hub) map[string]func(*testscript.TestScript, bool
 			ts.Check(chunks(client.New(h.URL, ts.Getenv(args[0]+"_TOKEN"))))
 		},
 		"restart": func(*testscript.TestScript, bool, []string) { h.Restart() },
+		"hook":    hooks.wait,
+		"until":   until,
 		"exits":   exits,
 		"keep":    keep,
 		"json":    checkJSON,
+	}
+}
+
+// receiver takes push notifications.
+type receiver struct {
+	url string
+	got chan [2]string // path and body
+}
+
+func receive(t *testing.T) *receiver {
+	r := &receiver{got: make(chan [2]string, 1000)}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if req.URL.Path == "/gone" {
+			w.WriteHeader(http.StatusGone)
+		}
+		r.got <- [2]string{req.URL.Path, string(body)}
+	}))
+	t.Cleanup(srv.Close)
+	r.url = srv.URL
+	return r
+}
+
+// wait waits for a notification; others that came before are dropped.
+func (r *receiver) wait(ts *testscript.TestScript, _ bool, args []string) {
+	end := time.After(time.Minute)
+	for {
+		select {
+		case n := <-r.got:
+			if n[0] == "/"+args[0] && strings.Contains(strings.ToLower(n[1]), args[1]) {
+				return
+			}
+		case <-end:
+			ts.Fatalf("no notification with %q came to %s", args[1], args[0])
+		}
 	}
 }
 
@@ -112,6 +161,16 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+func until(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		ts.Check(ts.Exec(args[1], args[2:]...))
+		if strings.Contains(ts.ReadFile("stdout"), args[0]) {
+			return
+		}
+	}
+	ts.Fatalf("it never printed %s", args[0])
 }
 
 func keep(ts *testscript.TestScript, _ bool, args []string) {

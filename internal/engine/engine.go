@@ -117,7 +117,12 @@ func (e *Engine) Close() {
 // Drain ends every open wait (long polls, blocking sends, streams, feeds) at once,
 // each with its ordinary "nothing more" answer, so that a server can shut down.
 // Later waits do not wait.
-func (e *Engine) Drain() { e.drainOnce.Do(func() { close(e.draining) }) }
+func (e *Engine) Drain() {
+	e.drainOnce.Do(func() {
+		close(e.draining)
+		e.pollers.alert()
+	})
+}
 
 // callable resolves the address that p wants to call, NotPermitted if it may not.
 func (e *Engine) callable(ctx context.Context, p hub.Principal, ref string) (*hub.Address, error) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
@@ -32,25 +33,49 @@ type poller struct {
 	spec   hub.ClaimSpec
 	epoch  uint64
 	parked bool
-	// given has what a send claimed for a poller that it had reserved (nil for
-	// nothing); woken says "look".
+	// given has what a send claimed for a poller that it had reserved; nil says "look".
 	given chan *hub.Task
-	woken chan struct{}
+	// notify is called beside what comes to given.
+	notify atomic.Pointer[func()]
 }
 
-func (ps *pollers) join(callee string, spec hub.ClaimSpec) *poller {
+// offer gives a poller that was taken from its mailbox a claimed task, or nil to have
+// it look.
+func (p *poller) offer(t *hub.Task) {
+	p.given <- t
+	p.alert()
+}
+
+func (p *poller) alert() {
+	if f := p.notify.Load(); f != nil {
+		(*f)()
+	}
+}
+
+func (ps *pollers) join(p *poller) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.m == nil {
 		ps.m = make(map[string]*mailbox)
 	}
-	b := ps.m[callee]
+	b := ps.m[p.callee]
 	if b == nil {
 		b = &mailbox{}
-		ps.m[callee] = b
+		ps.m[p.callee] = b
 	}
 	b.members++
-	return &poller{callee: callee, spec: spec, epoch: b.epoch, given: make(chan *hub.Task, 1), woken: make(chan struct{}, 1)}
+	p.epoch = b.epoch
+}
+
+// alert has every parked poller told that its wait ends.
+func (ps *pollers) alert() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, b := range ps.m {
+		for _, p := range b.parked {
+			p.alert()
+		}
+	}
 }
 
 func (ps *pollers) leave(p *poller) {
@@ -95,7 +120,7 @@ func (ps *pollers) unpark(p *poller) bool {
 }
 
 // reserve takes the poller that has waited longest, nil if none waits. It must be
-// settled with a send to given.
+// settled with an offer.
 func (ps *pollers) reserve(callee string) *poller {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -123,85 +148,10 @@ func (ps *pollers) wake(callee string) {
 		return
 	}
 	if p := ps.pop(b); p != nil {
-		p.woken <- struct{}{}
+		p.offer(nil)
 		return
 	}
 	b.epoch++
-}
-
-// Next gives p's next task, nil when there was none within r.Wait. The claim is
-// durable when it returns; if the answer cannot reach the callee, Release it.
-func (e *Engine) Next(ctx context.Context, p hub.Principal, r NextRequest) (*hub.Task, error) {
-	if p.Role == hub.RoleAnonymous {
-		return nil, hub.ErrNotPermitted()
-	}
-	spec, err := e.claimSpec(ctx, p, r)
-	if err != nil {
-		return nil, err
-	}
-	e.seen.Store(p.Address, time.Now())
-	e.open.polls.Add(1)
-	defer e.open.polls.Add(-1)
-	pl := e.pollers.join(p.Address, spec)
-	defer e.pollers.leave(pl)
-	deadline := time.NewTimer(r.Wait)
-	defer deadline.Stop()
-	for {
-		got, err := e.store.Claim(context.WithoutCancel(ctx), pl.callee, spec)
-		if err != nil {
-			return nil, err
-		}
-		e.failed(got.Failed)
-		if got.Task != nil {
-			e.changed(got.Task, hint{state: got.Task.State})
-			return e.handOver(ctx, got.Task)
-		}
-		if r.Wait <= 0 || ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if !e.pollers.park(pl) {
-			continue
-		}
-		t, again := e.waitParked(ctx, pl, deadline)
-		if t != nil || !again {
-			return e.handOver(ctx, t)
-		}
-	}
-}
-
-// waitParked waits for what comes to a parked poller: a task, a reason to look
-// again, or the end of its wait.
-func (e *Engine) waitParked(ctx context.Context, pl *poller, deadline *time.Timer) (t *hub.Task, again bool) {
-	select {
-	case t := <-pl.given:
-		return t, true
-	case <-pl.woken:
-		return nil, true
-	case <-deadline.C:
-	case <-ctx.Done():
-	case <-e.draining:
-	}
-	if e.pollers.unpark(pl) {
-		return nil, false
-	}
-	// Somebody has turned to this poller meanwhile: take what they bring, or let
-	// the next one look instead.
-	select {
-	case t := <-pl.given:
-		return t, false
-	case <-pl.woken:
-		e.pollers.wake(pl.callee)
-		return nil, false
-	}
-}
-
-// handOver gives a claimed task to its callee, unless that has gone already.
-func (e *Engine) handOver(ctx context.Context, t *hub.Task) (*hub.Task, error) {
-	if t != nil && ctx.Err() != nil {
-		e.Release(ctx, t)
-		t = nil
-	}
-	return t, context.Cause(ctx)
 }
 
 // GiveBack undoes a claim that its holder will not work on: the task is offered again

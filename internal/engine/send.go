@@ -126,10 +126,10 @@ func (e *Engine) settle(pl *poller, sent hub.Sent, err error) {
 		e.changed(sent.Claimed, hint{state: sent.Claimed.State})
 	}
 	if err != nil || sent.Claimed == nil {
-		pl.woken <- struct{}{}
+		pl.offer(nil)
 		return
 	}
-	pl.given <- sent.Claimed
+	pl.offer(sent.Claimed)
 }
 
 // sent gives the hints of a send, and wakes a poller if a task is ready that the

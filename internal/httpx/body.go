@@ -32,7 +32,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int64) ([]byte, error)
 		return nil, err
 	}
 	if r.ContentLength > max {
-		return nil, errTooLarge(max)
+		return nil, TooLarge(max)
 	}
 	if err := hub.Reserve(r.Context(), r.ContentLength); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int64) ([]byte, error)
 	body, err := readAll(r.Context(), r.Body, r.ContentLength, max)
 	switch {
 	case errors.Is(err, errOverLimit):
-		return nil, errTooLarge(max)
+		return nil, TooLarge(max)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
 		return nil, hub.Wrap(hub.Invalid, err, "the request's body came too slowly; send it again over a faster connection, or a smaller one")
@@ -119,7 +119,8 @@ func checkEncoding(r *http.Request) error {
 	return nil
 }
 
-func errTooLarge(max int64) *hub.Error {
+// TooLarge is the error for a body of more than max bytes.
+func TooLarge(max int64) *hub.Error {
 	return hub.Errorf(hub.TooLarge, "the request's body is larger than %d bytes; send less, or a URL part in place of the content", max)
 }
 

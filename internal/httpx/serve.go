@@ -67,15 +67,14 @@ func Serve(next http.Handler, opt Options) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		limitBodyTime(rc, r, opt.BodyTime)
-		rec := &recorder{ResponseWriter: w, rc: rc, opt: &opt}
-		start := time.Now()
+		rec := &recorder{ResponseWriter: w, rc: rc, opt: &opt, began: began(r.Context())}
 		defer func() {
 			fault := recover()
 			if fault != nil && fault != http.ErrAbortHandler {
 				opt.Log.ErrorContext(r.Context(), "panic", "request_id", RequestID(r.Context()), "panic", fault, "stack", string(debug.Stack()))
 				rec.panicked(r.Context())
 			}
-			rec.finish(r, time.Since(start))
+			rec.finish(r, time.Since(rec.began))
 			if fault != nil && (fault == http.ErrAbortHandler || rec.aborted) {
 				panic(http.ErrAbortHandler)
 			}
@@ -112,8 +111,10 @@ type recorder struct {
 	status  int
 	shown   int // the status for the log and the observer, if it is another one
 	bytes   int64
+	began   time.Time
 	stream  bool
 	aborted bool
+	parked  bool // there is nothing to report yet
 }
 
 // recorderOf finds the recorder of a request, nil if there is none.
@@ -198,6 +199,9 @@ func (w *recorder) panicked(ctx context.Context) {
 
 // finish reports the request to the log and the observer.
 func (w *recorder) finish(r *http.Request, took time.Duration) {
+	if w.parked {
+		return
+	}
 	w.stream = w.stream && w.status != 0
 	if w.stream && w.opt.Streaming != nil {
 		w.opt.Streaming(-1)

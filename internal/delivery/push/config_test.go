@@ -225,3 +225,22 @@ func TestTokensAsKeys(t *testing.T) {
 		}
 	}
 }
+
+func TestSecretsThatCannotBeOpenedSendNothing(t *testing.T) {
+	b := open(t)
+	rc := receive(t, nil)
+	task := b.send(nil)
+	c := *hook("h", rc.URL)
+	c.Scheme, c.Sealed = "Bearer", []byte("sealed by nobody")
+	if _, err := b.store.PutPush(t.Context(), hub.TaskRef{ID: task.ID}, hub.Viewer{All: true}, c, hub.DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	b.work(0)
+	b.until("a failure", func() bool { return b.config(task, "h").Tries > 0 })
+	if got := b.config(task, "h").LastError; !strings.Contains(got, "cannot open the secrets") {
+		t.Errorf("the failure says %q", got)
+	}
+	if n := rc.count.Load(); n > 0 {
+		t.Errorf("%d notifications went out without their credentials", n)
+	}
+}

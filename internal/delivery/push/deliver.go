@@ -116,8 +116,16 @@ func putOff(c *hub.PushConfig) time.Duration {
 func (s *Sender) try(j *job, secrets hub.PushSecrets, e *hub.Event) (f failure, ok bool) {
 	ctx, cancel := context.WithTimeout(j.ctx, s.opt.Timeout)
 	defer cancel()
+	if s.opt.Room != nil {
+		var leave func()
+		ctx, leave = s.opt.Room.Enter(ctx)
+		defer leave()
+	}
 	req, err := s.request(ctx, j, secrets, e)
 	if err != nil {
+		if hub.KindOf(err) == hub.Unavailable {
+			return failure{busy: true}, false
+		}
 		if ctx.Err() == nil {
 			s.opt.Log.Error("a push notification cannot be made", "task", j.Config.Task, "config", j.Config.ID, "event", e.Seq, "error", err)
 		}

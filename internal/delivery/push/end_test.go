@@ -30,7 +30,7 @@ func TestNothingIsSentAfterDeleteReturns(t *testing.T) {
 		task := b.send(hook("h", rc.URL))
 		done := make(chan error, 1)
 		go func() {
-			<-time.After(time.Duration(i%10) * 200 * time.Microsecond) // so that it meets the sender at many points
+			<-time.After(time.Duration(i%25) * 500 * time.Microsecond) // so that it meets the sender at many points
 			err := b.engine.DeletePush(t.Context(), principal("caller"), engine.Ref{Task: task.ID}, "h")
 			deleted.Store(true)
 			done <- err
@@ -252,5 +252,57 @@ func TestWhatIsLentAgainAtOnceIsNotForgotten(t *testing.T) {
 	close(release)
 	for range 3 {
 		b.next(rc)
+	}
+}
+
+// halting is an outbox that keeps what it lent to itself for a while.
+type halting struct {
+	push.Outbox
+	lent chan struct{}
+	goOn chan struct{}
+}
+
+func (h halting) LendPushes(ctx context.Context, limit int, loan time.Duration) ([]hub.PushJob, time.Duration, error) {
+	jobs, next, err := h.Outbox.LendPushes(ctx, limit, loan)
+	if len(jobs) > 0 {
+		h.lent <- struct{}{}
+		<-h.goOn
+	}
+	return jobs, next, err
+}
+
+// What was lent before the delete, and is about to be sent, counts as under way.
+func TestDeleteWaitsForWhatIsBeingLent(t *testing.T) {
+	h := halting{lent: make(chan struct{}, 1), goOn: make(chan struct{})}
+	b := open(t, func(b *bed) {
+		b.outbox = func(o push.Outbox) push.Outbox { h.Outbox = o; return h }
+	})
+	var deleted atomic.Bool
+	rc := receive(t, func(int64, http.ResponseWriter, *http.Request) {
+		if deleted.Load() {
+			t.Error("a notification came after its configuration was deleted")
+		}
+	})
+	task := b.send(hook("h", rc.URL))
+	<-h.lent
+	done := make(chan error, 1)
+	go func() {
+		err := b.engine.DeletePush(t.Context(), principal("caller"), engine.Ref{Task: task.ID}, "h")
+		deleted.Store(true)
+		done <- err
+	}()
+	b.until("the configuration to be gone", func() bool {
+		list, err := b.engine.Pushes(t.Context(), principal("caller"), engine.Ref{Task: task.ID})
+		return err == nil && len(list) == 0
+	})
+	select {
+	case err := <-done:
+		close(h.goOn)
+		t.Fatalf("delete returned %v while the configuration was being lent", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(h.goOn)
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package push_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"fmt"
@@ -333,5 +334,48 @@ func TestTriesAreCounted(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("no result")
 		}
+	}
+}
+
+func TestNoRoomIsNoFailure(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	for name, c := range map[string]struct {
+		change  func(*bed)
+		version string
+	}{
+		"no slot of the guard":       {func(b *bed) { b.guard.PerTarget, b.guard.QueueWait = 1, 50*time.Millisecond }, "1.0"},
+		"no memory for a large task": {func(b *bed) { b.opt.Room = hub.NewRoom(1) }, "0.3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, c.change, func(b *bed) { b.opt.Timeout = patience })
+			busy := receive(t, func(_ int64, w http.ResponseWriter, r *http.Request) {
+				select {
+				case <-release:
+				case <-r.Context().Done():
+				}
+			})
+			first := hook("h", busy.URL)
+			first.Version = c.version
+			large := "m" + strings.Repeat("x", 2<<20)
+			out, err := b.engine.Send(t.Context(), principal("caller"), engine.SendRequest{
+				To: "callee", MessageID: "m", Message: canon.TextMessage("m", false, large), Push: first,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			task := out.Task
+			if c.version == "1.0" {
+				b.until("the slot to be taken", func() bool { return busy.count.Load() == 1 })
+				task = b.send(hook("h", busy.URL))
+			}
+			b.until("it to be put off", func() bool { return b.config(task, "h").NextTry.After(time.Now()) })
+			if c := b.config(task, "h"); c.Tries != 0 || c.LastError != "" || c.Cursor != 0 {
+				t.Errorf("the configuration says %+v", c)
+			}
+			short, cancel := context.WithCancel(t.Context())
+			cancel()
+			b.sender.Stop(short)
+		})
 	}
 }

@@ -70,6 +70,9 @@ type Options struct {
 	Key ed25519.PrivateKey
 	// TaskV03 appends a task in the JSON form of A2A 0.3.
 	TaskV03 func(dst []byte, t *hub.Task) []byte
+	// Room bounds the memory that the tasks of 0.3's notifications take while they are
+	// sent. Default: nothing does.
+	Room *hub.Room
 	// UserAgent is how the hub calls itself. Default: Holdfast.
 	UserAgent string
 	// Log gets what went wrong, without secrets, paths and queries. Default: nothing is

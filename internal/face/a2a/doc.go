@@ -12,6 +12,9 @@
 //	handler   handler.go              one method for each A2A operation
 //	errors    errors.go               any error to one of A2A's
 //
+// The operations on push notifications have their decoders and handlers in push.go, and
+// v03_push.go.
+//
 // Clients older than 1.0 get the same handler through layers of their own: v03.go
 // (operations and streams), v03_rest.go (paths and errors), v03_decode.go and
 // v03_render.go (their JSON, in three forms, to and from canonical JSON of 1.0, byte by
@@ -59,6 +62,13 @@
 // question: it stays open on INPUT_REQUIRED and AUTH_REQUIRED, so that whoever
 // watches sees the answer and what follows. Events carry the task's event number as
 // their SSE id, and Last-Event-ID resumes after it.
+//
+// Push notifications (sections 3.1.7 to 3.1.10 and 4.3). Answers have neither the token
+// nor the credentials of a configuration, nor anything in their place: a secret that can
+// be read back is one that leaks. In 0.3 a configuration without an id is the task's
+// one configuration of that kind, since clients of 0.2 know of no ids; in 1.0 the hub
+// makes an id. A configuration that is not there is TaskNotFound, and deleting it is no
+// error.
 //
 // Cancel (sections 3.1.5 and 3.3.1). Canceling a canceled task gives the task;
 // canceling one that ended otherwise is TaskNotCancelable.

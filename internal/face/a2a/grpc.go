@@ -128,7 +128,7 @@ func (f *face) readGRPC(c *grpcCall, of protoreflect.MessageDescriptor) ([]byte,
 	params, err := transcode.ToJSON(message, of, int(f.opt.MaxBody))
 	switch {
 	case errors.Is(err, transcode.ErrTooLarge):
-		return nil, errMessageTooLarge(f.opt.MaxBody)
+		return nil, httpx.TooLarge(f.opt.MaxBody)
 	case errors.Is(err, transcode.ErrMalformed):
 		return nil, &fault{reason: parseError, message: "the message cannot be read: " + err.Error()}
 	case err != nil:
@@ -157,7 +157,7 @@ func (f *face) readGRPCMessage(c *grpcCall) ([]byte, error) {
 	}
 	size := int64(binary.BigEndian.Uint32(prefix[1:]))
 	if size > f.opt.MaxBody {
-		return nil, errMessageTooLarge(f.opt.MaxBody)
+		return nil, httpx.TooLarge(f.opt.MaxBody)
 	}
 	r := *c.r
 	r.ContentLength = size // of what is left
@@ -169,10 +169,6 @@ func (f *face) readGRPCMessage(c *grpcCall) ([]byte, error) {
 		return nil, &fault{reason: parseError, message: "the call has not exactly one whole message"}
 	}
 	return body, nil
-}
-
-func errMessageTooLarge(most int64) error {
-	return hub.Errorf(hub.TooLarge, "the message, or its ProtoJSON, is larger than %d bytes; send less, or a URL part in place of the content", most)
 }
 
 // grpcCall answers one gRPC call. It is the binding of what is performed for it, whose

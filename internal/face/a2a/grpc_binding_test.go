@@ -124,7 +124,7 @@ func (g *grpcBinding) open(ctx context.Context, b *bed, q query) (*stream, answe
 	method := g.methodOf(b.t, q.op)
 	in := newMessage(b.t, method.Input())
 	if !g.request(b.t, q, in) || slices.Contains(q.headers, "Content-Type") {
-		return nil, answer{Unsaid: true, Error: &rpcError{Message: "there are no words for it"}}
+		return nil, unsaid()
 	}
 	path := "/" + string(g.service.FullName()) + "/" + string(method.Name())
 	ctx = g.outgoing(ctx, q)
@@ -135,6 +135,11 @@ func (g *grpcBinding) open(ctx context.Context, b *bed, q query) (*stream, answe
 	var header, trailer metadata.MD
 	err := g.conn(b).Invoke(ctx, path, in, out, grpc.Header(&header), grpc.Trailer(&trailer))
 	return nil, parseGRPC(b.t, out, metadata.Join(header, trailer), err)
+}
+
+// unsaid is the answer to a request that a binding has no words for.
+func unsaid() answer {
+	return answer{Unsaid: true, Error: &rpcError{Message: "there are no words for it"}}
 }
 
 func (g *grpcBinding) methodOf(t testing.TB, op string) protoreflect.MethodDescriptor {

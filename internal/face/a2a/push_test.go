@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-hub/holdfast/internal/config"
+	"github.com/holdfast-hub/holdfast/internal/testhub"
 )
 
 // localHooks lets the hub send to receivers of tests, and repeat soon.
@@ -370,7 +371,7 @@ func pushByClient(t *testing.T, client *a2aclient.Client, task sdk.TaskID) {
 	if err != nil {
 		t.Fatalf("create: %v", err)
 	}
-	want.Token, want.Auth.Credentials = "", "" // sealed
+	want.Token, want.Auth.Credentials, want.Tenant = "", "", "" // sealed, and added by the client
 	if d := cmp.Diff(want, created); d != "" {
 		t.Error(d)
 	}
@@ -429,4 +430,18 @@ func TestPushIdempotentSend(t *testing.T) {
 	if configs, _ := b.listPushes(on(ids[0], `{"taskId":"TASK"}`)); ids[0] != ids[1] || len(configs) != 1 {
 		t.Errorf("tasks %q, configurations %+v", ids, configs)
 	}
+}
+
+// TestPushAnonymous: where callers need no token, they have notifications as well.
+func TestPushAnonymous(t *testing.T) {
+	b := newBed(t, localHooks, testhub.Anonymous)
+	b.caller = ""
+	hook := receive(t, nil)
+	id := decode[struct{ Task task }](t, b.call("", "SendMessage", inline("x", `"returnImmediately":true,`, hook.url))).Task.ID
+	b.setPush(id, "more", hook.url)
+	if configs, _ := b.listPushes(on(id, `{"taskId":"TASK"}`)); len(configs) != 2 {
+		t.Errorf("configurations %+v", configs)
+	}
+	b.finish(b.next().ID, "completed", "")
+	hook.states()
 }

@@ -3,12 +3,14 @@ package a2a_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // FuzzREST: whatever is asked below an endpoint, the answer is of HTTP+JSON, plain or
@@ -84,4 +86,72 @@ func checkAnyREST(t *testing.T, r *http.Request, res *http.Response, body []byte
 			parseREST(t, 0, nil, []byte(data))
 		}
 	}
+}
+
+// FuzzSameAnswer: whatever parameters an operation gets, all bindings of 1.0 refuse them
+// for the same reason, or none does.
+func FuzzSameAnswer(f *testing.F) {
+	ops := []string{"SendMessage", "GetTask", "ListTasks", "CancelTask", "ListTaskPushNotificationConfigs", "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig"}
+	for i := range ops {
+		for _, params := range []string{
+			`{}`, `null`, `[]`, `{"id":"x"}`, `{"taskId":"x","id":"y"}`, `{"id":"x","historyLength":-1}`, `{"tenant":"coder","id":"x"}`, `{"taskId":"x","url":"http://10.0.0.1/"}`,
+			message("x", "", immediately), message("x", `"taskId":"x",`, immediately), message("x", `"contextId":"`+strings.Repeat("c", 300)+`",`, immediately),
+			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"raw":"AA=="},{"url":"u","mediaType":"a/b"},{"data":null},{"data":[1,{"a":"b"}]}]},` + immediately[:len(immediately)-1] + `}`,
+			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x","url":"y"}]}}`, `{"message":{"messageId":"m","role":7,"parts":[{}]}}`,
+			`{"pageSize":101}`, `{"status":"TASK_STATE_WORKING","pageToken":"x"}`, `{"statusTimestampAfter":"2026-01-01T00:00:00.5Z","includeArtifacts":true}`, `{"status":42}`,
+			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"metadata":{"a":{"b":[]}}},"metadata":{"x":1.5},"configuration":{"returnImmediately":true,"historyLength":0,"acceptedOutputModes":["x"]}}`,
+		} {
+			f.Add(byte(i), params)
+		}
+	}
+	b := newBed(f)
+	b.work(f)
+	f.Fuzz(func(t *testing.T, which byte, params string) {
+		op := ops[int(which)%len(ops)]
+		if !json.Valid([]byte(params)) || !utf8.ValidString(params) || strings.HasPrefix(op, "Send") && !strings.Contains(params, immediately[:30]) && strings.Contains(params, "parts") {
+			t.Skip("no JSON, or a send that waits")
+		}
+		on := *b
+		on.t = t
+		var first string
+		for i, speak := range bindings {
+			if speak == rest && newPath(op, params) {
+				continue
+			}
+			_, a := speak.open(t.Context(), &on, query{token: b.caller, handle: "coder", op: op, params: params})
+			reason := ""
+			if a.Error != nil {
+				reason = a.Error.reason()
+			}
+			switch {
+			case a.Unsaid:
+			case i == 0:
+				first = reason
+			case reason != first:
+				t.Errorf("%s %s: %q over %s, and %q over %s", op, params, first, bindings[0].name(), reason, speak.name())
+			}
+		}
+	})
+}
+
+// newPath reports whether parameters make for another path than that of the operation,
+// or for none: where an id is missing, or no text.
+func newPath(op, params string) bool {
+	var p struct {
+		ID, TaskID any
+	}
+	if json.Unmarshal([]byte(params), &p) != nil {
+		return true
+	}
+	id, _ := p.ID.(string)
+	task, _ := p.TaskID.(string)
+	switch op {
+	case "GetTask", "CancelTask":
+		return id == "" || id == "." || id == ".."
+	case "ListTaskPushNotificationConfigs", "CreateTaskPushNotificationConfig":
+		return task == "" || task == "." || task == ".."
+	case "GetTaskPushNotificationConfig":
+		return id == "" || task == "" || strings.Trim(id, ".") == "" || strings.Trim(task, ".") == ""
+	}
+	return false
 }

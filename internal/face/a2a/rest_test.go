@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -117,6 +118,10 @@ func TestSameAnswer(t *testing.T) {
 				first = a
 				continue
 			}
+			if speak == grpcV1 && strings.Contains(q.params, `"parts":[]`) {
+				wantField(t, a, "message.parts") // which is not there: an empty list is none
+				continue
+			}
 			if !sameAnswer(first, a) {
 				t.Errorf("%s %.200s %v\n%s: %.500s\n%s: %.500s", q.op, q.params, q.headers, bindings[0].name(), first.Body, speak.name(), a.Body)
 			}
@@ -155,7 +160,13 @@ func sameAnswer(a, b answer) bool {
 	if a.Error != nil && b.Error != nil {
 		return a.Error.reason() == b.Error.reason() && a.Error.Message == b.Error.Message && reflect.DeepEqual(a.Error.Data, b.Error.Data)
 	}
-	return a.Error == nil && b.Error == nil && sameJSON(string(a.Result), string(b.Result))
+	return a.Error == nil && b.Error == nil && sameJSON(withoutEmpty(a.Result), withoutEmpty(b.Result))
+}
+
+// withoutEmpty leaves empty lists out of JSON: protobuf knows no difference between one
+// and none.
+func withoutEmpty(raw json.RawMessage) string {
+	return regexp.MustCompile(`"\w+":\[\],?`).ReplaceAllString(string(raw), "")
 }
 
 // rest makes a request below @coder's endpoint; headers are pairs of name and value.

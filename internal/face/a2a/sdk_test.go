@@ -1,6 +1,7 @@
 package a2a_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"sync"
@@ -10,6 +11,9 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
+	a2agrpc "github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // bearer adds a credential to every request.
@@ -21,6 +25,14 @@ func (t bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// GetRequestMetadata implements credentials.PerRPCCredentials, for gRPC.
+func (t bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + t.token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (bearer) RequireTransportSecurity() bool { return false }
+
 // official makes a client of the official SDK that finds an endpoint by its card and
 // speaks one binding to it.
 func official(t *testing.T, b *bed, endpoint string, speak sdk.TransportProtocol) *a2aclient.Client {
@@ -31,6 +43,7 @@ func official(t *testing.T, b *bed, endpoint string, speak sdk.TransportProtocol
 	}
 	as := &http.Client{Transport: bearer{b.caller}}
 	client, err := a2aclient.NewFromCard(t.Context(), card, a2aclient.WithJSONRPCTransport(as), a2aclient.WithRESTTransport(as),
+		a2agrpc.WithGRPCTransport(grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(as.Transport.(bearer))),
 		a2aclient.WithConfig(a2aclient.Config{PreferredTransports: []sdk.TransportProtocol{speak}}))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +54,7 @@ func official(t *testing.T, b *bed, endpoint string, speak sdk.TransportProtocol
 // TestOfficialClient: the official Go SDK finds an address by its card and does
 // everything with it that A2A has.
 func TestOfficialClient(t *testing.T) {
-	for _, speak := range []sdk.TransportProtocol{sdk.TransportProtocolJSONRPC, sdk.TransportProtocolHTTPJSON} {
+	for _, speak := range []sdk.TransportProtocol{sdk.TransportProtocolJSONRPC, sdk.TransportProtocolHTTPJSON, sdk.TransportProtocolGRPC} {
 		t.Run(string(speak), func(t *testing.T) {
 			b := newBed(t, localHooks)
 			useOfficialClient(t, b, official(t, b, "/a/coder", speak))
@@ -52,7 +65,7 @@ func TestOfficialClient(t *testing.T) {
 // TestOfficialClientAtHub: the SDK finds the hub's own card and reaches an address by
 // its tenant, which HTTP+JSON has in the path.
 func TestOfficialClientAtHub(t *testing.T) {
-	for _, speak := range []sdk.TransportProtocol{sdk.TransportProtocolJSONRPC, sdk.TransportProtocolHTTPJSON} {
+	for _, speak := range []sdk.TransportProtocol{sdk.TransportProtocolJSONRPC, sdk.TransportProtocolHTTPJSON, sdk.TransportProtocolGRPC} {
 		t.Run(string(speak), func(t *testing.T) {
 			b := newBed(t)
 			client := official(t, b, "", speak)

@@ -72,7 +72,9 @@ var grpcV03 = &grpcBinding{
 		if p == nil {
 			return false
 		}
-		delete(p, "metadata")
+		if q.op == "CancelTask" {
+			delete(p, "metadata")
+		}
 		task, _ := p["taskId"].(string)
 		switch id, _ := p["id"].(string); q.op {
 		case "GetTask", "CancelTask", "SubscribeToTask":
@@ -101,11 +103,14 @@ func (f *formerBinding) open(ctx context.Context, b *bed, q query) (*stream, ans
 	if q.op == "ListTasks" || q.op == "GetExtendedAgentCard" { // which tests use for other things
 		return jsonRPC.open(ctx, b, q)
 	}
+	if strings.Contains(q.params, `\ud800`) { // which the translation would lose
+		return nil, unsaid()
+	}
 	old := q
 	if p := object(q.params); p != nil {
 		if tenant, _ := p["tenant"].(string); f.title == grpcV03.title && tenant != "" {
 			if q.handle != "hub" && tenant != q.handle {
-				return nil, answer{Unsaid: true, Error: &rpcError{Message: "there are no words for it"}}
+				return nil, unsaid()
 			}
 			old.handle = tenant
 		}

@@ -425,7 +425,7 @@ func TestCardV03(t *testing.T) {
 	_, old := b.exchange("GET", "/a/coder/.well-known/agent.json", "", "Authorization", "")
 	url := `"` + b.URL + `/a/coder"`
 	want := `{"protocolVersion":"0.3.0","name":"coder","description":"@coder on this Holdfast hub: takes tasks and answers when it is done.","url":` + url + `,"preferredTransport":"JSONRPC",` +
-		`"additionalInterfaces":[{"url":` + url + `,"transport":"JSONRPC"},{"url":` + url + `,"transport":"HTTP+JSON"}],"version":"1.0.0",` +
+		`"additionalInterfaces":[{"url":` + url + `,"transport":"JSONRPC"},{"url":` + url + `,"transport":"HTTP+JSON"},{"url":"` + strings.TrimPrefix(b.URL, "http://") + `","transport":"GRPC"}],"version":"1.0.0",` +
 		`"capabilities":{"streaming":true,"pushNotifications":true,"stateTransitionHistory":false},` +
 		`"securitySchemes":{"bearer":{"type":"http","scheme":"bearer","description":"A token of this hub, as Authorization: Bearer {token}."}},"security":[{"bearer":[]}],`
 	unsigned, _, _ := strings.Cut(old, `,"signatures":`)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hub/holdfast/internal/canon"
 	"github.com/holdfast-hub/holdfast/internal/engine"
+	"github.com/holdfast-hub/holdfast/internal/httpx"
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
@@ -18,15 +19,24 @@ const releaseTime = 5 * time.Second
 
 // next serves GET /v1/agents/me/tasks/next.
 func (f *face) next(w http.ResponseWriter, r *http.Request, p hub.Principal) error {
-	q := r.URL.Query()
-	req, err := f.nextRequest(q)
+	poll, err := f.poll(r, p)
 	if err != nil {
 		return err
 	}
-	if req.Wait, err = seconds(q, "wait", maxWait*time.Second); err != nil {
-		return err
+	leave := true
+	defer func() {
+		if leave {
+			poll.Leave()
+		}
+	}()
+	t, waits, err := poll.Look(r.Context())
+	if waits {
+		if f.park(w, r, poll) {
+			leave = false
+			return nil
+		}
+		t, err = poll.Wait(r.Context())
 	}
-	t, err := f.opt.Engine.Next(r.Context(), p, req)
 	if err != nil {
 		return err
 	}
@@ -35,6 +45,30 @@ func (f *face) next(w http.ResponseWriter, r *http.Request, p hub.Principal) err
 		return nil
 	}
 	return f.handOut(w, r, t, append(f.appendTask(make([]byte, 0, taskSize(t)), t, p), '\n'))
+}
+
+// poll begins a poll, or goes on with the one that was parked.
+func (f *face) poll(r *http.Request, p hub.Principal) (*engine.Poll, error) {
+	if poll, ok := httpx.Resumed(r.Context()).(*engine.Poll); ok {
+		if poll.Of(p) {
+			return poll, nil
+		}
+		poll.Leave()
+	}
+	q := r.URL.Query()
+	req, err := f.nextRequest(q)
+	if err != nil {
+		return nil, err
+	}
+	if req.Wait, err = seconds(q, "wait", maxWait*time.Second); err != nil {
+		return nil, err
+	}
+	return f.opt.Engine.Poll(r.Context(), p, req)
+}
+
+// park parks a poll if there are so many that their memory counts.
+func (f *face) park(w http.ResponseWriter, r *http.Request, poll *engine.Poll) bool {
+	return f.opt.Lot != nil && f.opt.Engine.Waiting().Polls > f.opt.ParkFrom && f.opt.Lot.Park(w, r, poll)
 }
 
 // nextRequest reads how a callee wants to hold its next task.

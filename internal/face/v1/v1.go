@@ -20,6 +20,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast-hub/holdfast/internal/engine"
+	"github.com/holdfast-hub/holdfast/internal/httpx"
 	"github.com/holdfast-hub/holdfast/internal/hub"
 	"github.com/holdfast-hub/holdfast/internal/identity"
 )
@@ -52,6 +53,10 @@ type Options struct {
 	StartedAt time.Time
 	// Log gets what clients must not see; nil discards it.
 	Log *slog.Logger
+	// Lot is where long polls park once more than ParkFrom are open; they never do if
+	// it is nil. Its handler must wrap this one.
+	Lot      *httpx.Lot
+	ParkFrom int64
 	// Stats counts the queue.
 	Stats func(context.Context) (hub.QueueStats, error)
 }

@@ -22,7 +22,11 @@ func (a *App) openEgress() error {
 	if err != nil {
 		return fmt.Errorf("--egress-allow-local: %w", err)
 	}
-	a.egress = egress.New(egress.Options{AllowLocal: ports, Log: a.log})
+	targets, err := egress.ParseTargets(a.cfg.EgressAllowPrivate)
+	if err != nil {
+		return fmt.Errorf("--egress-allow-private: %w", err)
+	}
+	a.egress = egress.New(egress.Options{AllowLocal: ports, AllowPrivate: targets, Log: a.log})
 	return nil
 }
 
@@ -41,9 +45,9 @@ func (a *App) openPush() {
 	a.metrics.watchPushes(a.pusher.Busy)
 }
 
-// pushPermit is what push notifications may reach: callers give the URLs, so only the
-// operator can allow more than public addresses.
-func (a *App) pushPermit() egress.Permit { return egress.Permit{Private: a.cfg.EgressAllowPrivate} }
+// pushPermit is what push notifications may reach: callers give the URLs, so they need
+// what the operator opened to everybody.
+func (a *App) pushPermit() egress.Permit { return egress.Permit{} }
 
 // checkPushURL judges the URL of a configuration that is to be saved.
 func (a *App) checkPushURL(ctx context.Context, url string) error {

@@ -78,8 +78,9 @@ type Config struct {
 	// EgressAllowLocal are the ports and ranges of ports on loopback that the hub may
 	// call, such as "8080,9000-9010".
 	EgressAllowLocal string
-	// EgressAllowPrivate lets the hub call addresses of private networks.
-	EgressAllowPrivate bool
+	// EgressAllowPrivate are the hosts, addresses and networks in private networks that
+	// the hub may call, with commas between.
+	EgressAllowPrivate string
 	// ShutdownTimeout is how long open requests may take to end.
 	ShutdownTimeout time.Duration
 	// MasterKey, if not empty, is the key that secrets are sealed with. From the

@@ -68,7 +68,7 @@ func (c *Config) Settings() []Setting {
 		{Name: "push-backoff-min", Value: duration(&c.PushBackoffMin), Doc: "the longest wait before the second try of a push notification; it doubles with each"},
 		{Name: "push-backoff-max", Value: duration(&c.PushBackoffMax), Doc: "the longest wait before another try of a push notification"},
 		{Name: "egress-allow-local", Value: text(&c.EgressAllowLocal), Doc: "ports and ranges of ports on this machine's loopback that the hub may call, such as 8080,9000-9010, for local use; anybody who may send a task can have them called"},
-		{Name: "egress-allow-private", Value: flag(&c.EgressAllowPrivate), Doc: "let the hub call addresses of private networks, for hubs whose users are all trusted there"},
+		{Name: "egress-allow-private", Value: text(&c.EgressAllowPrivate), Doc: "hosts, addresses and networks in private networks that the hub may call, such as hooks.internal,10.9.0.0/16; anybody who may send a task can have them called"},
 		{Name: "shutdown-timeout", Value: duration(&c.ShutdownTimeout), Doc: "how long open requests may take to end when the hub stops"},
 		{Name: "log-format", Value: text(&c.LogFormat), Doc: "form of log lines: text or json"},
 		{Name: "log-level", Value: level(&c.LogLevel), Doc: "least level to log: debug, info, warn or error; debug shows every request"},

@@ -290,11 +290,11 @@ func TestMessagesSayWhatToDo(t *testing.T) {
 	g := New(Options{Resolver: names{"inside.test": {"10.9.8.7"}, "here.test": {"127.0.0.9"}, "meta.test": {"169.254.169.254"}}})
 	for raw, want := range map[string]string{
 		"http://127.0.0.1:9000/":   "127.0.0.1 is a loopback address, which the hub does not call at port 9000; give a public address, or have the operator name the port with --egress-allow-local",
-		"http://10.0.0.1/":         "10.0.0.1 is a private address, which the hub calls with its administrator's permission for this target only; ask for it, or give a public address",
-		"http://inside.test/":      "inside.test leads to a private address, which the hub calls with its administrator's permission for this target only; ask for it, or give a public address",
+		"http://10.0.0.1/":         "10.0.0.1 is a private address, which the hub calls with its administrator's permission for this target only; ask for it (--egress-allow-private), or give a public address",
+		"http://inside.test/":      "inside.test leads to a private address, which the hub calls with its administrator's permission for this target only; ask for it (--egress-allow-private), or give a public address",
 		"http://here.test:1234/":   "here.test leads to a loopback address, which the hub does not call at port 1234; give a public address, or have the operator name the port with --egress-allow-local",
 		"http://meta.test/":        "meta.test leads to a cloud metadata address, which the hub never calls; give a public address",
-		"http://[64:ff9b::a00:1]/": "64:ff9b::a00:1 is around a private address, which the hub calls with its administrator's permission for this target only; ask for it, or give a public address",
+		"http://[64:ff9b::a00:1]/": "64:ff9b::a00:1 is around a private address, which the hub calls with its administrator's permission for this target only; ask for it (--egress-allow-private), or give a public address",
 		"http://127.1/":            "the host looks like a number; write an IPv4 address as four decimal numbers without leading zeros, such as 192.0.2.7",
 		"ftp://a/":                 "the hub calls http and https only; give a URL such as https://example.com/hook",
 		"http://a:25/":             "port 25 belongs to another protocol than HTTP; use another port",

@@ -24,6 +24,9 @@ type Options struct {
 	// AllowLocal are the ports at which loopback may be called, by everyone who may
 	// give the hub a URL. Default: none.
 	AllowLocal []PortRange
+	// AllowPrivate are the targets in private networks that may be called, by everyone
+	// who may give the hub a URL. Default: none.
+	AllowPrivate []Target
 	// Resolver finds the addresses of names. Default: that of the system.
 	Resolver Resolver
 	// RootCAs sign the certificates of targets. Default: those of the system.
@@ -194,8 +197,8 @@ func (g *Guard) judge(t target, a netip.Addr, p Permit) error {
 		return nil
 	case c == loopback:
 		return fmt.Errorf("%s %s %s, which the hub does not call at port %d; give a public address, or have the operator name the port with --egress-allow-local", t.host, is, what, t.port)
-	case c == private && !p.Private:
-		return fmt.Errorf("%s %s %s, which the hub calls with its administrator's permission for this target only; ask for it, or give a public address", t.host, is, what)
+	case c == private && !p.Private && !opens(g.opt.AllowPrivate, t.host, a):
+		return fmt.Errorf("%s %s %s, which the hub calls with its administrator's permission for this target only; ask for it (--egress-allow-private), or give a public address", t.host, is, what)
 	case c == never:
 		return fmt.Errorf("%s %s %s, which the hub never calls; give a public address", t.host, is, what)
 	case speaksOther(t.port): // AllowLocal names it, but this is not loopback

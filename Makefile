@@ -70,6 +70,10 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 crash: ## kill a hub under load FAULTS (30) times, and check every promise after each
 	FAULTS=$(FAULTS) go test -count=1 -timeout 0 -v -run '^TestCrash$$' ./e2e/crash
 
+.PHONY: conformance
+conformance: ## run the A2A conformance kits from checkouts: TCK=dir (branch 1.0-dev) and TCK03=dir (tag 0.3.0.beta4)
+	@go run ./e2e/conformance $(if $(TCK),-tck "$(TCK)") $(if $(TCK03),-tck03 "$(TCK03)")
+
 .PHONY: bench
 bench: ## measure, each figure beside its baseline, and print a table
 	go run ./cmd/holdfast bench

@@ -219,7 +219,7 @@ func (o *objectV1) delivery(t *hub.Task, v V1View) {
 	if v.ForCallee {
 		o.textIfAny("claim_id", t.ClaimID())
 	}
-	o.number("attempt", t.Attempt)
+	o.number("attempt", t.Handouts())
 	o.number("failures", t.Failures)
 	if t.Phase == hub.Leased {
 		o.timeOrNull("lease_expires_at", t.LeaseUntil)

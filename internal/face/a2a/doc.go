@@ -7,6 +7,9 @@
 //
 //	binding   jsonrpc.go              JSON-RPC to an operation and its parameters, and back
 //	          rest.go, rest_route.go  the same for HTTP+JSON
+//	          grpc.go, grpc_method.go, grpc_status.go
+//	                                  the same for gRPC of either version: a message becomes
+//	                                  ProtoJSON, and ProtoJSON a message
 //	          face.go, stream.go      what they share
 //	decode    decode.go               ProtoJSON parameters to a request
 //	handler   handler.go              one method for each A2A operation
@@ -54,6 +57,12 @@
 // in its text and the other in its .proto. A colon that is percent-encoded is part of
 // an id.
 //
+// gRPC (section 10) is at the hub's own endpoint, where the tenant names the address.
+// Messages of 0.3 have none, so the metadata a2a-tenant does, on any binding; and whoever
+// may call a single address need not name it. A service tells the version, as a method
+// does. A StreamResponse has no room for an event's number: the header of a stream has
+// that of the first.
+//
 // Media types (section 11.1). Answers are application/json unless the client prefers
 // application/a2a+json, because older clients and the conformance kit know no other.
 // A body that is not sent as JSON is 415.
@@ -73,8 +82,9 @@
 // Cancel (sections 3.1.5 and 3.3.1). Canceling a canceled task gives the task;
 // canceling one that ended otherwise is TaskNotCancelable.
 //
-// Extensions (section 4.6). The hub activates none, so A2A-Extensions is ignored and
-// none is echoed; what extensions put into messages reaches the agent as it is.
+// Extensions (section 4.6) and capabilities. An address's owner says on its card what
+// it has and what it requires of callers; see offer. The hub activates what both have,
+// and does nothing else: what extensions put into messages reaches the agent as it is.
 //
 // Idempotency (section 3.3.1). A repeated messageId is a new message unless the
 // address says otherwise; the header Idempotency-Key makes any send repeatable.

@@ -65,7 +65,7 @@ func TestMalformedRequests(t *testing.T) {
 		{name: "empty", body: ``, status: 200, code: -32700, reason: "PARSE_ERROR", id: "null"},
 		{name: "batch", body: `[` + list(0) + `]`, status: 200, code: -32600, reason: "INVALID_REQUEST", id: "null"},
 		{name: "no id", body: `{"jsonrpc":"2.0","method":"ListTasks"}`, status: 200, id: "null"},
-		{name: "no id and no method", body: `{"jsonrpc":"2.0","method":"DoIt"}`, status: 200, code: -32601, reason: "METHOD_NOT_FOUND", id: "null"},
+		{name: "no id and an unknown method", body: `{"jsonrpc":"2.0","method":"DoIt"}`, status: 200, code: -32601, reason: "METHOD_NOT_FOUND", id: "null"},
 		{name: "an object as id", body: `{"jsonrpc":"2.0","id":{},"method":"ListTasks"}`, status: 200, code: -32600, reason: "INVALID_REQUEST", id: "null"},
 		{name: "unknown method", body: `{"jsonrpc":"2.0","id":"é","method":"DoIt"}`, status: 200, code: -32601, reason: "METHOD_NOT_FOUND", id: `"é"`},
 		{name: "no method of 0.3", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}`, status: 200, code: -32601, reason: "METHOD_NOT_FOUND", id: "1"},

@@ -249,6 +249,9 @@ func (c *grpcCall) close(refusal *fault) {
 	if refusal != nil {
 		httpx.ErrorHeaders(h, refusal.public())
 		code, _ := restStatus(refusal.reason)
+		if kind := refusal.public().Kind; kind == hub.ClientGone {
+			code = httpx.Status(kind)
+		}
 		httpx.ShowStatus(c.w, code)
 	}
 	// The headers, and what was written, go out by themselves: what is set after that

@@ -42,7 +42,7 @@ func TestReadRequest(t *testing.T) {
 		{"no method", `{"jsonrpc":"2.0","id":1}`, invalidRequest, `1`},
 		{"method is a number", `{"jsonrpc":"2.0","id":1,"method":1}`, invalidRequest, `1`},
 		{"method is empty", `{"jsonrpc":"2.0","id":1,"method":""}`, invalidRequest, `1`},
-		{"no id", `{"jsonrpc":"2.0","method":"GetTask"}`, invalidRequest, ``},
+		{"no id", `{"jsonrpc":"2.0","method":"GetTask"}`, ok, ``},
 		{"id is an object", `{"jsonrpc":"2.0","id":{},"method":"GetTask"}`, invalidRequest, ``},
 		{"id is true", `{"jsonrpc":"2.0","id":true,"method":"GetTask"}`, invalidRequest, ``},
 		{"id too long", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 255) + `","method":"GetTask"}`, invalidRequest, ``},

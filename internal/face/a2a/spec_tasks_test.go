@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hub/holdfast/wire"
 )
 
 // testGetTask is section 3.1.3: the task as it is, with what was said and made.
@@ -165,6 +167,40 @@ func testPagesOverTies(t *testing.T, b *bed) {
 		if got := b.pages(size, nil); !slices.Equal(got, whole.ids()) {
 			t.Errorf("pages of %d: %v, want %v", size, got, whole.ids())
 		}
+	}
+}
+
+// testArtifactsDoNotMove is section 3.1.4 where it says two things: the order is that
+// of the status, and an artifact changes none.
+func testArtifactsDoNotMove(t *testing.T, b *bed) {
+	old := b.bring("old", "working")
+	newer := b.bring("newer", "input_required")
+	b.chunk(old.ID, "a", false)
+	if got := b.list(`{}`).ids(); !slices.Equal(got, []string{newer.ID, old.ID}) {
+		t.Errorf("order %v, want %v", got, []string{newer.ID, old.ID})
+	}
+	if now := b.get(old.ID).Status.Timestamp; now != old.Status.Timestamp {
+		t.Errorf("the status was of %s and is of %s", old.Status.Timestamp, now)
+	}
+}
+
+// testMessageToWorking is section 3.4.3 where it leaves room: a message to a task that
+// is being worked on joins its history at once, is handed to the worker, and changes
+// neither the state nor who holds the task.
+func testMessageToWorking(t *testing.T, b *bed) {
+	sent := b.bring("hi", "working")
+	got := decode[struct{ Task task }](t, b.sendTo(sent.ID, "by the way")).Task
+	if got.ID != sent.ID || got.Status.State != protocol("working") || len(got.History) != 2 {
+		t.Errorf("got %+v", got)
+	}
+	var beat wire.Heartbeat
+	b.v1("POST", sent.ID+"/heartbeat", nil, &beat)
+	if len(beat.Messages) != 1 || beat.Messages[0].MessageID != "m-by the way" {
+		t.Errorf("the worker was handed %+v", beat.Messages)
+	}
+	b.conclude(sent.ID, "completed")
+	if got := b.get(sent.ID); got.Status.State != protocol("completed") || len(got.History) != 2 {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -97,7 +97,7 @@ func appendActivity(b []byte, a *hub.Activity) []byte {
 	member(`,"actor":`, a.Actor)
 	member(`,"caller":`, a.Caller)
 	member(`,"callee":`, a.Callee)
-	b = strconv.AppendInt(append(b, `,"attempt":`...), int64(a.Attempt), 10)
+	b = strconv.AppendInt(append(b, `,"attempt":`...), int64(hub.Handouts(a.Attempt)), 10)
 	if a.Detail != "" {
 		member(`,"detail":`, a.Detail)
 	}

@@ -365,14 +365,26 @@ func (f *file) checkPayloads() {
 	}
 }
 
-// checkKeys: every message has its key.
+// checkKeys: every message has its key, and whoever sends it again finds that: by the
+// index, or as one of the newest, which a start reads from the table.
 func (f *file) checkKeys() {
+	indexed := map[int64]bool{}
+	f.rows("SELECT k FROM idempotency_index", func(scan func(...any)) {
+		var k int64
+		scan(&k)
+		indexed[k] = true
+	})
+	var upTo int64
+	f.rows("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'keys_indexed'", func(scan func(...any)) { scan(&upTo) })
 	keys := map[int64]int{}
-	f.rows("SELECT task FROM idempotency", func(scan func(...any)) {
-		var n int64
-		scan(&n)
+	f.rows("SELECT k, k >> 20 FROM idempotency", func(scan func(...any)) {
+		var k, n int64
+		scan(&k, &n)
 		f.of(n, "an idempotency key")
 		keys[n]++
+		if k <= upTo && !indexed[k] {
+			f.problem("a key of task %d is not in the index", n)
+		}
 	})
 	for n, r := range f.tasks {
 		if keys[n] != len(r.messages) {

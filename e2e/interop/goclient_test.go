@@ -114,17 +114,27 @@ func sendWithGoClient(ctx context.Context, t *testing.T, c *a2aclient.Client) {
 	}
 
 	var text strings.Builder
+	add := func(a *a2a.Artifact) {
+		for _, p := range a.Parts {
+			text.WriteString(p.Text())
+		}
+	}
 	var last a2a.Event
 	for e, err := range c.SendStreamingMessage(ctx, say("stream")) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u, ok := e.(*a2a.TaskArtifactUpdateEvent); ok {
-			text.WriteString(u.Artifact.Parts[0].Text())
+		switch e := e.(type) {
+		case *a2a.Task: // may have the first chunks already
+			for _, a := range e.Artifacts {
+				add(a)
+			}
+		case *a2a.TaskArtifactUpdateEvent:
+			add(e.Artifact)
 		}
 		last = e
 	}
-	if end, ok := last.(*a2a.TaskStatusUpdateEvent); !ok || end.Status.State != a2a.TaskStateCompleted || !strings.HasSuffix("one two three", text.String()) {
+	if end, ok := last.(*a2a.TaskStatusUpdateEvent); !ok || end.Status.State != a2a.TaskStateCompleted || text.String() != "one two three" {
 		t.Errorf("streamed %q and ended with %+v", text.String(), last)
 	}
 }

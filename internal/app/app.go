@@ -183,6 +183,7 @@ func (a *App) Run(ctx context.Context) error {
 // shutdown ends all requests, ever less politely, within the shutdown timeout.
 func (a *App) shutdown() error {
 	a.draining.Store(true)
+	a.resumed.SetKeepAlivesEnabled(false)
 	polite := make(chan error, 1)
 	go func() { polite <- a.stopServer(a.cfg.ShutdownTimeout * 7 / 10) }()
 	a.engine.Drain()
@@ -202,7 +203,6 @@ func (a *App) shutdown() error {
 func (a *App) stopServer(within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	a.resumed.SetKeepAlivesEnabled(false)
 	if err := a.server.Shutdown(ctx); err != nil {
 		return err
 	}

@@ -92,12 +92,13 @@ func (m *metrics) requestsOpen(next http.Handler) http.Handler {
 func (m *metrics) watchOpen(waiting func() engine.Waiting, parked func() int64) {
 	gauge := func(kind string, now func() int64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "holdfast_http_open", Help: "Requests under way: all, those that poll or wait, and event streams.",
+			Name: "holdfast_http_open", Help: "Requests under way: all, those that poll or wait, polls among them that are parked, and event streams.",
 			ConstLabels: prometheus.Labels{"kind": kind},
 		}, func() float64 { return float64(now()) })
 	}
 	m.registry.MustRegister(
 		gauge("all", func() int64 { return m.requestsNow.Load() + parked() }), gauge("stream", m.streamsNow.Load),
+		gauge("parked", parked),
 		gauge("poll", func() int64 { w := waiting(); return w.Polls + w.Sends }))
 }
 

@@ -108,13 +108,16 @@ func (a *App) certificates() ([]tls.Certificate, error) {
 
 // serve serves until the servers are shut down.
 func (a *App) serve() error {
-	resumed := make(chan error, 1)
-	go func() { resumed <- a.resumed.Serve(a.lot) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = a.resumed.Serve(a.lot) // it ends as the other one does
+	}()
 	err := a.serveListener()
 	if !errors.Is(err, http.ErrServerClosed) {
 		_ = a.lot.Close() // nobody will shut the other server down
 	}
-	<-resumed
+	<-ended
 	return err
 }
 

@@ -21,9 +21,21 @@ func (p *program) keysCommand() *cobra.Command {
 	return cmd
 }
 
-// keySettings takes what says where the master key is: flags of cmd, else the
-// environment. Call what it gives once the flags are read.
+// keySettings is dataSettings for a directory that holds data.
 func (p *program) keySettings(cmd *cobra.Command) func() (config.Config, error) {
+	settings := p.dataSettings(cmd)
+	return func() (config.Config, error) {
+		cfg, err := settings()
+		if err != nil {
+			return cfg, err
+		}
+		return cfg, dataDir(cfg.Data)
+	}
+}
+
+// dataSettings takes where a hub's data and its master key are: flags of cmd, else the
+// environment. Call what it gives once the flags are read.
+func (p *program) dataSettings(cmd *cobra.Command) func() (config.Config, error) {
 	cfg := config.Default()
 	cmd.Flags().StringVar(&cfg.Data, "data", first(p.env["HOLDFAST_DATA"], cfg.Data), "data directory of the hub (HOLDFAST_DATA)")
 	cmd.Flags().StringVar(&cfg.MasterKeyFile, "master-key-file", p.env["HOLDFAST_MASTER_KEY_FILE"], "file with the master key; master.key in the data directory if empty (HOLDFAST_MASTER_KEY_FILE)")
@@ -32,7 +44,7 @@ func (p *program) keySettings(cmd *cobra.Command) func() (config.Config, error) 
 		if err := cfg.Validate(); err != nil {
 			return cfg, usagef("%v", err)
 		}
-		return cfg, dataDir(cfg.Data)
+		return cfg, nil
 	}
 }
 

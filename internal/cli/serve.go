@@ -61,18 +61,13 @@ func (p *program) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// gcPercent lets the heap of a hub grow further than Go would between collections:
-// what lives is little, and most of what a request allocates is garbage at once.
-// GOGC in the environment has the last word.
-const gcPercent = 400
-
 // memoryTarget is from how much memory on Go collects more eagerly, in bytes. It is no
 // limit; GOMEMLIMIT in the environment has the last word.
 const memoryTarget = 1 << 30
 
 func (p *program) serve(ctx context.Context, cfg config.Config) error {
-	if v, _ := p.lookup("GOGC"); v == "" {
-		debug.SetGCPercent(gcPercent)
+	if v, _ := p.lookup("GOGC"); v == "" { // the environment has the last word
+		defer boundGarbage()()
 	}
 	if v, _ := p.lookup("GOMEMLIMIT"); v == "" {
 		debug.SetMemoryLimit(memoryTarget)

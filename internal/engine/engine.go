@@ -51,6 +51,8 @@ type Options struct {
 	// CheckPushURL judges where notifications are to go when a configuration is saved,
 	// with an Invalid error about the field "url"; nil for no such rule.
 	CheckPushURL func(ctx context.Context, url string) error
+	// Deliveries is who brings tasks to endpoints; nil if the hub has none.
+	Deliveries hub.Deliveries
 	// NewID makes task and context ids; UUIDv7 if nil.
 	NewID func() string
 }
@@ -122,6 +124,15 @@ func (e *Engine) Drain() {
 		close(e.draining)
 		e.pollers.alert()
 	})
+}
+
+func (e *Engine) drains() bool {
+	select {
+	case <-e.draining:
+		return true
+	default:
+		return false
+	}
 }
 
 // callable resolves the address that p wants to call, NotPermitted if it may not.

@@ -29,6 +29,8 @@ type Poll struct {
 	// comes in given.
 	waits bool
 	left  bool
+	// inside says that the hub itself waits, and no request of a worker.
+	inside bool
 }
 
 // Poll begins a poll of p, with the errors of Next. It must be left.
@@ -58,23 +60,48 @@ func (p *Poll) Until() time.Time { return p.until }
 // Look gives a task that is there already. Without one, waits says whether one may
 // still come: then Wait goes on.
 func (p *Poll) Look(ctx context.Context) (t *hub.Task, waits bool, err error) {
-	for !p.waits {
-		got, err := p.e.store.Claim(context.WithoutCancel(ctx), p.callee, p.spec)
-		if err != nil {
-			return nil, false, err
+	for {
+		if !p.waits {
+			t, err := p.claim(ctx)
+			if t != nil || err != nil || p.over(ctx) {
+				return t, false, err
+			}
+			p.waits = p.e.pollers.park(&p.poller)
+			continue
 		}
-		p.e.failed(got.Failed)
-		if got.Task != nil {
-			p.e.changed(got.Task, hint{state: got.Task.State})
-			t, err := p.e.handOver(ctx, got.Task)
+		select {
+		case t := <-p.given:
+			p.waits = false
+			if t != nil {
+				t, err := p.e.handOver(ctx, t)
+				return t, false, err
+			}
+		default:
+			if !p.over(ctx) {
+				return nil, true, nil
+			}
+			t, err := p.e.handOver(ctx, p.withdraw())
 			return t, false, err
 		}
-		if ctx.Err() != nil || !time.Now().Before(p.until) {
-			return nil, false, context.Cause(ctx)
-		}
-		p.waits = p.e.pollers.park(&p.poller)
 	}
-	return nil, true, nil
+}
+
+// claim takes a task that is ready in the store.
+func (p *Poll) claim(ctx context.Context) (*hub.Task, error) {
+	got, err := p.e.store.Claim(context.WithoutCancel(ctx), p.callee, p.spec)
+	if err != nil {
+		return nil, err
+	}
+	p.e.failed(got.Failed)
+	if got.Task != nil {
+		p.e.changed(got.Task, hint{state: got.Task.State})
+	}
+	return p.e.handOver(ctx, got.Task)
+}
+
+// over reports whether there is nothing more to wait for.
+func (p *Poll) over(ctx context.Context) bool {
+	return ctx.Err() != nil || !time.Now().Before(p.until) || p.e.drains()
 }
 
 // Wait gives the poll's task, nil when there is none within its time. The claim is
@@ -87,25 +114,17 @@ func (p *Poll) Wait(ctx context.Context) (*hub.Task, error) {
 		if err != nil || !waits {
 			return t, err
 		}
-		t, again := p.await(ctx, deadline)
-		if t != nil || !again {
-			return p.e.handOver(ctx, t)
+		select {
+		case t := <-p.given:
+			p.waits = false
+			if t != nil {
+				return p.e.handOver(ctx, t)
+			}
+		case <-deadline.C: // as Look will see
+		case <-ctx.Done():
+		case <-p.e.draining:
 		}
 	}
-}
-
-// await waits for what comes to a poll that stands in its mailbox: a task, a reason to
-// look again, or the end of its wait.
-func (p *Poll) await(ctx context.Context, deadline *time.Timer) (t *hub.Task, again bool) {
-	select {
-	case t := <-p.given:
-		p.waits = false
-		return t, true
-	case <-deadline.C:
-	case <-ctx.Done():
-	case <-p.e.draining:
-	}
-	return p.withdraw(), false
 }
 
 // withdraw takes a poll out of its mailbox, with the task that has come to it meanwhile.
@@ -127,13 +146,8 @@ func (p *Poll) withdraw() *hub.Task {
 // engine is draining. ready must not block.
 func (p *Poll) Notify(ready func()) {
 	p.notify.Store(&ready)
-	select {
-	case <-p.e.draining:
+	if len(p.given) > 0 || p.e.drains() {
 		ready()
-	default:
-		if len(p.given) > 0 {
-			ready()
-		}
 	}
 }
 
@@ -150,7 +164,9 @@ func (p *Poll) Leave() {
 		}
 	}
 	p.e.pollers.leave(&p.poller)
-	p.e.open.polls.Add(-1)
+	if !p.inside {
+		p.e.open.polls.Add(-1)
+	}
 }
 
 // handOver gives a claimed task to its callee, unless that has gone already.

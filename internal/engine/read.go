@@ -281,14 +281,17 @@ func (f *Feed) Next(ctx context.Context) ([]hub.Activity, error) {
 	}
 }
 
-// Hint says in words why an unfinished task waits, empty if it does not.
-func (e *Engine) Hint(t *hub.Task) string {
+// Hint says to p in words why an unfinished task waits, empty if it does not.
+func (e *Engine) Hint(p hub.Principal, t *hub.Task) string {
 	switch t.Phase {
 	case hub.Parked:
 		return "waits for an answer from @" + t.Caller.Handle
 	case hub.Ready:
 		if !t.Due.IsZero() {
 			return fmt.Sprintf("its last delivery was lost; it is offered again at %s", clock(t.Due))
+		}
+		if s, ok := e.Standing(t.Callee.ID); ok {
+			return deliveryHint(t.Callee.Handle, s, p.Admin() || p.Address == t.Callee.ID)
 		}
 		seen := e.LastSeen(t.Callee.ID)
 		if seen.IsZero() {

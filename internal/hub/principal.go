@@ -75,6 +75,8 @@ type Address struct {
 	DedupeMessageID bool
 	// OnUnknown says what to do when a send's outcome is unknown: "resend" or "fail".
 	OnUnknown string
+	// Endpoint is where the hub brings the tasks; nil for an address that pulls.
+	Endpoint  *Endpoint
 	CreatedAt time.Time
 	// DeletedAt is when the address was deleted, zero while it lives.
 	DeletedAt time.Time

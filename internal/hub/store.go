@@ -68,6 +68,13 @@ type Transitions interface {
 	// unless that very claim holds it.
 	Release(ctx context.Context, callee, task string, attempt int) error
 
+	// Lose is for a delivery that is known to be lost, and does at once what Sweep does
+	// about an expired lease: offered again after a backoff, not before Loss.After has
+	// passed, Failures+1 (ActLost), and beyond the address's redeliveries FAILED, which
+	// says the reason. It gives the task without history and artifacts, and refuses like
+	// Release. The claim may still report until the task is claimed again.
+	Lose(ctx context.Context, l Loss) (*Task, error)
+
 	// Report applies what a callee reports, all of it or nothing.
 	//
 	// NotFound unless the task is addressed to Callee. Attempt must be the task's
@@ -174,8 +181,13 @@ type Directory interface {
 	// Addresses lists the living addresses in the order of their handles, without
 	// the hub's own.
 	Addresses(ctx context.Context) ([]Address, error)
-	// UpdateAddress replaces everything but the id, handle, kind and creation time.
+	// UpdateAddress replaces everything but the id, handle, kind, creation time and
+	// endpoint.
 	UpdateAddress(ctx context.Context, a Address) error
+	// SetEndpoint replaces the endpoint of an address, or takes it away if e is nil;
+	// NotFound if there is no such living address. An endpoint also goes with its address,
+	// and when its secrets are dropped (Secrets.Reseal).
+	SetEndpoint(ctx context.Context, address string, e *Endpoint) error
 	// DeleteAddress marks an address deleted and revokes its tokens; its handle is
 	// free again and its history stays.
 	DeleteAddress(ctx context.Context, id string) error
@@ -267,6 +279,18 @@ type Sent struct {
 	Failed  []string
 }
 
+// Loss is a delivery that is known to be lost.
+type Loss struct {
+	Callee, Task string
+	Attempt      int
+	// Reason is why, in words for caller and callee.
+	Reason string
+	// After is how long the task is not to be offered, if that is longer than the
+	// backoff.
+	After  time.Duration
+	Limits Limits
+}
+
 // Report is what a callee says about a task that it holds.
 type Report struct {
 	Callee, Task string
@@ -295,6 +319,11 @@ type Heartbeat struct {
 	Callee, Task string
 	Attempt      int
 	After        int // highest message number the holder has seen; negative if it does not say
+	// Lease, if not 0, is how long the claim lasts without a sign of life from now on.
+	Lease time.Duration
+	// Unread hands over no messages, and counts none as seen: whoever gives this sign of
+	// life could not pass them on.
+	Unread bool
 }
 
 // Beat answers a heartbeat.

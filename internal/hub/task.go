@@ -35,7 +35,7 @@ type Task struct {
 	Trace      string // the W3C traceparent it was sent with, or empty
 	RequeueOf  string // the failed task that this one repeats, or empty
 
-	Attempt       int // grows with each claim; 0 before the first
+	Attempt       int // grows with each claim, and tells them apart; 0 before the first. For people: Handouts
 	Failures      int // lost deliveries since the last question
 	LeaseUntil    time.Time
 	Due           time.Time // while ready: when a backoff ends, at the latest with the deadline; zero if it is ready now
@@ -62,10 +62,32 @@ func (t *Task) CallID() string { return t.ID }
 
 // ClaimID names a claim: what a callee sends as X-Claim.
 func (t *Task) ClaimID() string {
-	if t.Attempt == 0 {
+	if t.Handouts() == 0 {
 		return ""
 	}
 	return ClaimID(t.ID, t.Attempt)
+}
+
+// Handouts is how often the task was claimed.
+func (t *Task) Handouts() int { return Handouts(t.Attempt) }
+
+// attemptBits is how many bits of an attempt count the claims of its task.
+const attemptBits = 20
+
+// Handouts is how many claims there were up to an attempt. It is the attempt itself but
+// for tasks that were unfinished when the hub was restored from a backup.
+func Handouts(attempt int) int { return attempt & (1<<attemptBits - 1) }
+
+// restoreEpoch is where the seconds of restores count from: the beginning of 2026. Up to
+// 2298 the numbers that are made of them fit into 53 bits.
+const restoreEpoch = 1_767_225_600
+
+// AfterRestore is an attempt as it goes on counting in a hub that is restored from a
+// backup: the upper bits get the time of that, which is later than in any number up to
+// newest. Attempts that were made after the backup, or after an earlier restore of it,
+// do not come again.
+func AfterRestore(attempt int, at time.Time, newest int) int {
+	return max(int(at.Unix()-restoreEpoch), newest>>attemptBits+1)<<attemptBits | Handouts(attempt)
 }
 
 // Pending reports whether the caller still has something to wait for or to read.
@@ -161,6 +183,7 @@ const (
 	ActCanceled     ActivityKind = "canceled"      // the end
 	ActCancelSeen   ActivityKind = "cancel_seen"   // the holder learnt of the cancel
 	ActLeaseExpired ActivityKind = "lease_expired" // a callee went silent; offered again
+	ActLost         ActivityKind = "delivery_lost" // the hub could not bring it to its callee, or got no answer; offered again
 	ActUnconfirmed  ActivityKind = "unconfirmed"   // a provisional claim was not taken up; offered again
 	ActRequeued     ActivityKind = "requeued"      // by hand
 	ActLateReply    ActivityKind = "late_reply"    // a report came after the end and was not applied

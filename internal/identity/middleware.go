@@ -81,6 +81,23 @@ func (s *Service) serveToken(w http.ResponseWriter, r *http.Request, secret stri
 	next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, ctxKey{}, &req.outcome)))
 }
 
+// Follow has end called when the token that the request of ctx came with is revoked or
+// expires, also once the request itself is over, until stop is called. It is for a
+// request that goes on elsewhere, and to be called while that is still open. end may be
+// called more than once, and must not block.
+func (s *Service) Follow(ctx context.Context, end func()) (stop func()) {
+	o, ok := ctx.Value(ctxKey{}).(*outcome)
+	if !ok || o.p.Token == "" {
+		return func() {}
+	}
+	token := o.p.Token // o would keep all of the context
+	req := &request{cancel: func(error) { end() }}
+	if !s.open.join(token, req) || ctx.Err() != nil {
+		end()
+	}
+	return func() { s.open.remove(token, req) }
+}
+
 // enter looks the secret up and registers the request, again if anything was
 // written in between: a revocation either is seen by the lookup or sees the request.
 func (s *Service) enter(ctx context.Context, secret string, req *request) (grant, error) {

@@ -259,3 +259,39 @@ func BenchmarkMiddleware(b *testing.B) {
 		}
 	})
 }
+
+func TestWhatFollowsARequestLearnsOfTheTokensEnd(t *testing.T) {
+	b := setup(t)
+	b.agent(t, "alice", "open")
+	tok, secret := b.token(t, "alice", nil)
+	ended := make(chan string, 8)
+	var stopped, late func()
+	var ctx context.Context
+	h := b.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b.Follow(r.Context(), func() { ended <- "followed" })
+		stopped = b.Follow(r.Context(), func() { ended <- "stopped" })
+		late = func() { b.Follow(r.Context(), func() { ended <- "late" })() }
+		ctx = r.Context()
+	}))
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Authorization", "Bearer "+secret)
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if ctx.Err() == nil || len(ended) != 0 {
+		t.Fatalf("the request is not over, or that was taken for the token's end: %d", len(ended))
+	}
+	stopped()
+	if err := b.RevokeToken(t.Context(), b.admin, tok.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-ended; got != "followed" || len(ended) != 0 {
+		t.Errorf("%q ended, and %d more", got, len(ended))
+	}
+	late() // after a revocation it ends at once
+	if got := <-ended; got != "late" {
+		t.Errorf("%q ended", got)
+	}
+	b.Follow(identity.With(t.Context(), hub.Principal{}), func() { ended <- "nobody" })()
+	if len(ended) != 0 {
+		t.Error("a request without a token ended")
+	}
+}

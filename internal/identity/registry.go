@@ -38,14 +38,33 @@ func (g *registry) add(gr grant, r *request) {
 		h.head.prev, h.head.next = &h.head, &h.head
 		g.tokens[gr.token] = h
 	}
+	h.add(r)
+}
+
+func (h *holder) add(r *request) {
 	r.prev, r.next = h.head.prev, &h.head
 	r.prev.next, h.head.prev = r, r
+}
+
+// join enters one more request of a token that has open ones; false if it has none.
+func (g *registry) join(token string, r *request) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.tokens[token]
+	if h == nil {
+		return false
+	}
+	h.add(r)
+	return true
 }
 
 // remove takes a request out once it has been answered.
 func (g *registry) remove(token string, r *request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if r.next == nil {
+		return // it never was in
+	}
 	r.prev.next, r.next.prev = r.next, r.prev
 	if h := g.tokens[token]; h != nil && h.head.next == &h.head {
 		delete(g.tokens, token)

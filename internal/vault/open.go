@@ -74,6 +74,28 @@ func Open(ctx context.Context, o Options) (*Vault, error) {
 	return &Vault{next}, nil
 }
 
+// Check reports whether a hub with the secrets of s would start with the master key that
+// o says, and changes nothing. It gives the id of the key that is needed, also with an
+// error that says why the present one does not do; empty if nothing was ever sealed. Of
+// o, Secrets does not count.
+func Check(ctx context.Context, s Reader, o Options) (keyID string, err error) {
+	r, err := readRecord(ctx, s)
+	if hub.KindOf(err) == hub.NotFound {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	k, err := o.key()
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = o.missing(false, r)
+	}
+	if err == nil && !r.fits(k) && r.successor(k) == nil {
+		err = o.wrongKey(k, r)
+	}
+	return r.Key, err
+}
+
 // unlock gives the key that the operator gave and the record of the one that is
 // needed. It may make both, if there is neither.
 func (o Options) unlock(ctx context.Context) (*masterKey, record, error) {

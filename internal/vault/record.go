@@ -59,8 +59,14 @@ func (r record) successor(k *masterKey) *masterKey {
 	return next
 }
 
+// Reader reads named secrets, as they were sealed; hub.NotFound if there is none. A
+// hub.Secrets is one.
+type Reader interface {
+	Secret(ctx context.Context, name string) ([]byte, error)
+}
+
 // readRecord gives the record; NotFound if nothing was ever sealed.
-func readRecord(ctx context.Context, s hub.Secrets) (record, error) {
+func readRecord(ctx context.Context, s Reader) (record, error) {
 	raw, err := s.Secret(ctx, recordName)
 	if err != nil {
 		return record{}, err

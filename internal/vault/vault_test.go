@@ -593,3 +593,41 @@ func FuzzParseKey(f *testing.F) {
 		}
 	})
 }
+
+// Check says what a start would, and changes nothing.
+func TestCheck(t *testing.T) {
+	b := newBed(t)
+	check := func(o Options) (string, string) {
+		t.Helper()
+		id, err := Check(t.Context(), b.store, o)
+		if err == nil {
+			return id, ""
+		}
+		if hub.KindOf(err) != hub.Invalid {
+			t.Errorf("it gave %v", err)
+		}
+		return id, err.Error()
+	}
+	if id, problem := check(b.o); id != "" || problem != "" {
+		t.Errorf("before anything was sealed it says %q, %q", id, problem)
+	}
+	if _, err := os.Stat(b.o.File); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it made a key (%v)", err)
+	}
+	key := b.start().KeyID()
+	if id, problem := check(b.o); id != key || problem != "" {
+		t.Errorf("with the right key it says %q, %q, want %q", id, problem, key)
+	}
+	missing := b.o
+	missing.File += ".none"
+	if id, problem := check(missing); id != key || !strings.Contains(problem, "is missing") {
+		t.Errorf("without the key it says %q, %q", id, problem)
+	}
+	other, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, problem := check(Options{Value: other}); id != key || !strings.Contains(problem, "sealed with the master key "+key) {
+		t.Errorf("with another key it says %q, %q", id, problem)
+	}
+}

@@ -23,7 +23,7 @@ import (
 // request makes the notification of an event.
 //
 // For a configuration of A2A 1.0 the body is the event as a StreamResponse (section
-// 4.3.3), and for one of 0.3 the task as it was after the event. Both version's spellings
+// 4.3.3), and for one of 0.3 the task as it was after the event. Both versions' spellings
 // of the token header are there if the configuration has a token, and Authorization if
 // it has credentials. The signature is that of Standard Webhooks: v1a with the hub's
 // key always, and v1 with the token as the key if there is one.

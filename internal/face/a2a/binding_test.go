@@ -28,6 +28,15 @@ type binding interface {
 	open(ctx context.Context, b *bed, q query) (*stream, answer)
 }
 
+// six are all bindings of both versions.
+func six() []binding {
+	all := slices.Clone(bindings)
+	for _, speak := range formers {
+		all = append(all, speak)
+	}
+	return all
+}
+
 // query is what a test asks of an address.
 type query struct {
 	token, handle, op, params string
@@ -85,11 +94,7 @@ var semantics = []struct {
 
 // TestSemantics: every operation does the same over every binding.
 func TestSemantics(t *testing.T) {
-	six := slices.Clone(bindings)
-	for _, speak := range formers {
-		six = append(six, speak)
-	}
-	for _, speak := range six {
+	for _, speak := range six() {
 		_, former := speak.(*formerBinding)
 		for _, c := range semantics {
 			if _, skip := notFormer[c.name]; former && skip {

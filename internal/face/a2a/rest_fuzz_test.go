@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,8 +89,8 @@ func checkAnyREST(t *testing.T, r *http.Request, res *http.Response, body []byte
 	}
 }
 
-// FuzzSameAnswer: whatever parameters an operation gets, all bindings of 1.0 refuse them
-// for the same reason, or none does.
+// FuzzSameAnswer: whatever parameters an operation gets, all six bindings refuse them for
+// the same reason, or none does; and what is refused leaves no task.
 func FuzzSameAnswer(f *testing.F) {
 	ops := []string{"SendMessage", "GetTask", "ListTasks", "CancelTask", "ListTaskPushNotificationConfigs", "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig"}
 	for i := range ops {
@@ -98,6 +99,9 @@ func FuzzSameAnswer(f *testing.F) {
 			message("x", "", immediately), message("x", `"taskId":"x",`, immediately), message("x", `"contextId":"`+strings.Repeat("c", 300)+`",`, immediately),
 			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"raw":"AA=="},{"url":"u","mediaType":"a/b"},{"data":null},{"data":[1,{"a":"b"}]}]},` + immediately[:len(immediately)-1] + `}`,
 			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x","url":"y"}]}}`, `{"message":{"messageId":"m","role":7,"parts":[{}]}}`,
+			message("x", `"contextId":"c",`, immediately), strings.Replace(message("x", "", immediately), "ROLE_USER", "ROLE_AGENT", 1), `{"id":"x","historyLength":3}`,
+			strings.Replace(message("x", "", immediately), `"messageId":"m-x",`, "", 1), `{"message":{"messageId":"m","role":"ROLE_USER","parts":[]},` + immediately[:len(immediately)-1] + `}`,
+			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"},{"data":{"a":[1]},"metadata":{}}],"metadata":{"a":null}},"configuration":{"returnImmediately":true,"historyLength":-1}}`,
 			`{"pageSize":101}`, `{"status":"TASK_STATE_WORKING","pageToken":"x"}`, `{"statusTimestampAfter":"2026-01-01T00:00:00.5Z","includeArtifacts":true}`, `{"status":42}`,
 			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"metadata":{"a":{"b":[]}}},"metadata":{"x":1.5},"configuration":{"returnImmediately":true,"historyLength":0,"acceptedOutputModes":["x"]}}`,
 		} {
@@ -118,15 +122,19 @@ func FuzzSameAnswer(f *testing.F) {
 		params = text(p) // a query has no member twice
 		on := *b
 		on.t = t
+		before, accepted := *on.list(`{"pageSize":1}`).TotalSize, 0
 		var first string
-		for i, speak := range bindings {
-			if speak == rest && otherInREST(op, p) {
+		for i, speak := range six() {
+			_, former := speak.(*formerBinding)
+			if speak == rest && otherInREST(op, p) || former && (otherInREST(op, p) || !saidBefore(op, p)) {
 				continue
 			}
 			_, a := speak.open(t.Context(), &on, query{token: b.caller, handle: "coder", op: op, params: params})
 			reason := ""
 			if a.Error != nil {
 				reason = a.Error.reason()
+			} else if op == "SendMessage" {
+				accepted++
 			}
 			switch {
 			case a.Unsaid:
@@ -136,7 +144,68 @@ func FuzzSameAnswer(f *testing.F) {
 				t.Errorf("%s %s: %q over %s, and %q over %s", op, params, first, bindings[0].name(), reason, speak.name())
 			}
 		}
+		if made := *on.list(`{"pageSize":1}`).TotalSize - before; made != accepted {
+			t.Errorf("%s %s: %d were accepted, and %d tasks are there", op, params, accepted, made)
+		}
 	})
+}
+
+// saidBefore reports whether parameters have words in 0.3 that mean the same: of what
+// is in them all is known there, and of the kind that it has to be.
+func saidBefore(op string, p map[string]any) bool {
+	switch op {
+	case "GetTask", "CancelTask":
+		return hasOnly(p, map[string]func(any) bool{"id": isText, "historyLength": isCount})
+	case "CreateTaskPushNotificationConfig":
+		return hasOnly(p, map[string]func(any) bool{"taskId": isText, "url": isText, "id": isText})
+	case "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs":
+		return hasOnly(p, map[string]func(any) bool{"taskId": isText, "id": isText})
+	case "SendMessage":
+		return hasOnly(p, map[string]func(any) bool{"metadata": isObject, "message": saidMessage, "configuration": func(v any) bool {
+			c, _ := v.(map[string]any)
+			return hasOnly(c, map[string]func(any) bool{"returnImmediately": isTrue, "historyLength": isCount})
+		}})
+	}
+	return false
+}
+
+// saidMessage is saidBefore for a message.
+func saidMessage(v any) bool {
+	m, _ := v.(map[string]any)
+	return m["role"] != nil && m["parts"] != nil && hasOnly(m, map[string]func(any) bool{
+		"messageId": isText, "contextId": isText, "taskId": isText, "metadata": isObject,
+		"role": func(v any) bool { return v == "ROLE_USER" || v == "ROLE_AGENT" },
+		"parts": func(v any) bool {
+			parts, ok := v.([]any)
+			return ok && !slices.ContainsFunc(parts, func(v any) bool {
+				part, _ := v.(map[string]any)
+				return (part["text"] == nil) == (part["data"] == nil) ||
+					!hasOnly(part, map[string]func(any) bool{"text": isText, "data": isObject, "metadata": isObject})
+			})
+		},
+	})
+}
+
+// hasOnly reports whether an object has no members but those that are known, each of
+// its kind.
+func hasOnly(o map[string]any, known map[string]func(any) bool) bool {
+	for name, v := range o {
+		if is := known[name]; is == nil || !is(v) {
+			return false
+		}
+	}
+	return o != nil
+}
+
+func isText(v any) bool   { s, ok := v.(string); return ok && s != "" }
+func isObject(v any) bool { _, ok := v.(map[string]any); return ok }
+func isTrue(v any) bool   { return v == true }
+
+// isCount: 0 is the same as none in ProtoJSON of 0.3.
+func isCount(v any) bool {
+	n, ok := v.(json.Number)
+	i, err := n.Int64()
+	return ok && err == nil && i != 0 && i == int64(int32(i))
 }
 
 // otherInREST reports whether parameters become others in HTTP+JSON: where what belongs

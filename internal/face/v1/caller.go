@@ -202,8 +202,8 @@ func callee(r *http.Request, p hub.Principal) string {
 func (f *face) appendTask(b []byte, t *hub.Task, p hub.Principal) []byte {
 	return canon.AppendTaskV1(b, t, canon.V1View{
 		ForCallee: p.Address == t.Callee.ID,
-		Hint:      f.opt.Engine.Hint(t),
-		Delivery:  t.Callee.Kind.Delivery(),
+		Hint:      f.opt.Engine.Hint(p, t),
+		Delivery:  f.opt.Engine.Delivery(t.Callee),
 	})
 }
 

@@ -66,7 +66,7 @@ func (s *Store) Requeue(ctx context.Context, task, newID string) (*hub.Task, err
 		case h == nil:
 			return nil, hub.ErrTaskNotFound()
 		case h.Phase == hub.Leased:
-			if err := t.takeBack(h); err != nil {
+			if err := t.takeBack(h, "taken from its holder by hand"); err != nil {
 				return nil, err
 			}
 			return &h.Task, s.load(t.conn, h, hub.Load{})
@@ -78,7 +78,7 @@ func (s *Store) Requeue(ctx context.Context, task, newID string) (*hub.Task, err
 }
 
 // takeBack takes a task from its holder, whose claim ends with it.
-func (t *tx) takeBack(h *head) error {
+func (t *tx) takeBack(h *head, why string) error {
 	if err := t.closeAttempt(h, attemptTaken, nil); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (t *tx) takeBack(h *head) error {
 	if err := t.saveQueue(h); err != nil {
 		return err
 	}
-	return t.log(h, hub.ActRequeued, actorHub, "taken from its holder by hand")
+	return t.log(h, hub.ActRequeued, actorHub, why)
 }
 
 // repeat sends a failed task once more, as a new one.

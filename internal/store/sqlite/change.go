@@ -15,6 +15,7 @@ const (
 	attemptExpired
 	attemptUnconfirmed
 	attemptTaken // requeued by hand
+	attemptLost
 )
 
 // The bits of event.flags.
@@ -163,7 +164,7 @@ func (t *tx) closeAttempt(h *head, outcome int, digest []byte) error {
 	}
 	_, err := t.exec(`INSERT INTO attempt (k, claimed_at, outcome, ended_at, digest, late) VALUES (?,?,?,?,?,0)
 		ON CONFLICT DO UPDATE SET outcome = excluded.outcome, ended_at = excluded.ended_at, digest = coalesce(excluded.digest, digest)`,
-		key(h.n, int64(h.Attempt)), h.ClaimedAt, outcome, t.now, digest)
+		attemptKey(h.n, h.Attempt), h.ClaimedAt, outcome, t.now, digest)
 	return err
 }
 
@@ -211,7 +212,7 @@ func (t *tx) end(h *head, state hub.State, message []byte, actor int64, digest [
 }
 
 func (t *tx) markUndelivered(h *head) error {
-	if h.Attempt == 0 || h.seen >= h.Messages {
+	if h.Handouts() == 0 || h.seen >= h.Messages {
 		return nil
 	}
 	n, err := t.exec("UPDATE message SET undelivered = 1 WHERE k > ? AND k <= ? AND from_callee = 0",

@@ -20,11 +20,11 @@ func (t *tx) claim(callee int64, c hub.ClaimSpec) (out hub.Claimed, err error) {
 		if err != nil || h == nil {
 			return out, err
 		}
-		if c.Attempts <= 0 || h.Attempt < c.Attempts {
+		if c.Attempts <= 0 || h.Handouts() < c.Attempts {
 			out.Task, err = t.take(h, c)
 			return out, err
 		}
-		if err := t.fail(h, fmt.Sprintf("the task was handed out %d times and nobody did it", h.Attempt)); err != nil {
+		if err := t.fail(h, fmt.Sprintf("the task was handed out %d times and nobody did it", h.Handouts())); err != nil {
 			return out, err
 		}
 		out.Failed = append(out.Failed, h.ID)
@@ -81,16 +81,9 @@ func (t *tx) saveClaimed(h *head) error {
 // Release implements hub.Transitions.
 func (s *Store) Release(ctx context.Context, callee, task string, attempt int) error {
 	return s.write(ctx, func(t *tx) error {
-		h, err := t.findFor(task, callee)
-		switch {
-		case err != nil:
+		h, err := t.heldBy(task, callee, attempt)
+		if err != nil {
 			return err
-		case h == nil:
-			return hub.ErrTaskNotFound()
-		case attempt < 1 || attempt > h.Attempt:
-			return hub.ErrNoSuchClaim()
-		case h.Phase != hub.Leased || h.Attempt != attempt || !h.open:
-			return hub.ErrClaimLapsed()
 		}
 		if err := t.offer(h); err != nil {
 			return err
@@ -102,5 +95,41 @@ func (s *Store) Release(ctx context.Context, callee, task string, attempt int) e
 			return err
 		}
 		return t.log(h, hub.ActReleased, actorHub, "")
+	})
+}
+
+// heldBy gives the task that a claim of the callee holds, for a change.
+func (t *tx) heldBy(task, callee string, attempt int) (*head, error) {
+	h, err := t.findFor(task, callee)
+	switch {
+	case err != nil:
+		return nil, err
+	case h == nil:
+		return nil, hub.ErrTaskNotFound()
+	case attempt < 1 || attempt > h.Attempt:
+		return nil, hub.ErrNoSuchClaim()
+	case h.Phase != hub.Leased || h.Attempt != attempt || !h.open:
+		return nil, hub.ErrClaimLapsed()
+	}
+	return h, nil
+}
+
+// Lose implements hub.Transitions.
+func (s *Store) Lose(ctx context.Context, l hub.Loss) (*hub.Task, error) {
+	return write(ctx, s, func(t *tx) (*hub.Task, error) {
+		h, err := t.heldBy(l.Task, l.Callee, l.Attempt)
+		if err != nil {
+			return nil, err
+		}
+		err = t.lost(h, l.Limits, loss{
+			outcome: attemptLost, kind: hub.ActLost, detail: l.Reason, after: l.After,
+			end: func() string {
+				return fmt.Sprintf("the task was delivered %d times in vain; the last time, %s", h.Failures, l.Reason)
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &h.Task, t.s.load(t.conn, h, hub.Load{})
 	})
 }

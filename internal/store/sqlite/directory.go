@@ -7,15 +7,22 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
-const addressColumns = "n, id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at, deleted_at"
+const addressColumns = "n, id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at, deleted_at, " +
+	"delivery, url, auth, header, private, sealed"
+
+const fromAddress = " FROM address LEFT JOIN endpoint ON endpoint.address = n WHERE "
 
 func scanAddress(r row) hub.Address {
-	return hub.Address{
+	a := hub.Address{
 		ID: r.text(1), Handle: r.text(2), Kind: hub.AddressKind(r.int(3)), Description: r.text(4),
 		Card: r.blob(5), Access: hub.Access(r.int(6)), Lease: time.Duration(r.int(7)) * time.Millisecond,
 		MaxRedeliveries: int(r.int(8)), DedupeMessageID: r.flag(9), OnUnknown: r.text(10),
 		CreatedAt: r.time(11), DeletedAt: r.time(12),
 	}
+	if !r.null(13) {
+		a.Endpoint = &hub.Endpoint{Kind: r.text(13), URL: r.text(14), Auth: r.text(15), Header: r.text(16), Private: r.flag(17), Sealed: r.blob(18)}
+	}
+	return a
 }
 
 // CreateAddress implements hub.Directory.
@@ -52,7 +59,7 @@ func (s *Store) Address(ctx context.Context, ref string) (*hub.Address, error) {
 // address finds an address by a condition, whose first argument is the handle or id.
 func (s *Store) address(ctx context.Context, condition, ref string, more ...any) (a *hub.Address, err error) {
 	err = s.read(ctx, func(c *conn) error {
-		r, err := c.one("SELECT "+addressColumns+" FROM address WHERE "+condition,
+		r, err := c.one("SELECT "+addressColumns+fromAddress+condition,
 			append([]any{ref}, more...)...)
 		if err != nil {
 			return err
@@ -78,7 +85,7 @@ func (s *Store) FormerAddress(ctx context.Context, ref string, by hub.Viewer) (*
 // Addresses implements hub.Directory.
 func (s *Store) Addresses(ctx context.Context) (all []hub.Address, err error) {
 	err = s.read(ctx, func(c *conn) error {
-		return c.each("SELECT "+addressColumns+" FROM address WHERE deleted_at IS NULL AND kind <> ? ORDER BY handle",
+		return c.each("SELECT "+addressColumns+fromAddress+"deleted_at IS NULL AND kind <> ? ORDER BY handle",
 			[]any{int(hub.KindHub)}, func(r row) (bool, error) {
 				all = append(all, scanAddress(r))
 				return true, nil
@@ -101,6 +108,25 @@ func (s *Store) UpdateAddress(ctx context.Context, a hub.Address) error {
 	})
 }
 
+// SetEndpoint implements hub.Directory.
+func (s *Store) SetEndpoint(ctx context.Context, address string, e *hub.Endpoint) error {
+	return s.write(ctx, func(t *tx) error {
+		r, err := t.one("SELECT n FROM address WHERE id = ? AND deleted_at IS NULL", address)
+		switch {
+		case err != nil:
+			return err
+		case r == nil:
+			return hub.Errorf(hub.NotFound, "there is no such address")
+		case e == nil:
+			_, err = t.exec("DELETE FROM endpoint WHERE address = ?", r.int(0))
+			return err
+		}
+		_, err = t.exec("INSERT OR REPLACE INTO endpoint (address, delivery, url, auth, header, private, sealed) VALUES (?,?,?,?,?,?,?)",
+			r.int(0), e.Kind, e.URL, e.Auth, e.Header, e.Private, e.Sealed)
+		return err
+	})
+}
+
 // DeleteAddress implements hub.Directory.
 func (s *Store) DeleteAddress(ctx context.Context, id string) error {
 	return s.write(ctx, func(t *tx) error {
@@ -110,6 +136,9 @@ func (s *Store) DeleteAddress(ctx context.Context, id string) error {
 		}
 		if n == 0 {
 			return hub.Errorf(hub.NotFound, "there is no such address")
+		}
+		if _, err := t.exec("DELETE FROM endpoint WHERE address = ?", s.parties.n(id)); err != nil {
+			return err
 		}
 		_, err = t.exec("UPDATE token SET revoked_at = ? WHERE address = ? AND revoked_at IS NULL", t.now, s.parties.n(id))
 		return err

@@ -19,6 +19,9 @@ func key(task, number int64) int64 { return task<<numberBits | number }
 
 func number(k int64) int64 { return k & maxNumber }
 
+// attemptKey is the row key of a task's attempt.
+func attemptKey(task int64, attempt int) int64 { return key(task, int64(hub.Handouts(attempt))) }
+
 // head is everything about a task but its payloads: its row, and while it is
 // unfinished its row in the queue.
 type head struct {

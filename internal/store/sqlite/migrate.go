@@ -23,7 +23,7 @@ var migrations embed.FS
 
 // schemaVersion is the newest schema that this binary knows. A database may be
 // newer, as long as its oldest_binary is not: migrations expand first.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // migrate brings the database at path to this binary's schema, or refuses one
 // that is not Holdfast's or that a much newer Holdfast has changed.
@@ -64,12 +64,27 @@ func checkOwner(ctx context.Context, db *sql.DB, path string) error {
 	}
 	n, convErr := strconv.Atoi(oldest)
 	if meta == 0 || err != nil || convErr != nil {
-		return hub.Wrap(hub.Invalid, err, "the database %s is not Holdfast's; choose another data directory with --data", path)
+		return notOurs(path, err)
 	}
 	if n > schemaVersion {
-		return hub.Errorf(hub.Invalid, "the database %s was changed by a newer Holdfast (schema %d, this binary knows %d); install that version again", path, n, schemaVersion)
+		return tooNew(path, n)
+	}
+	var backup int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM meta WHERE key = ?", backupMark).Scan(&backup); err != nil {
+		return fmt.Errorf("look at the database: %w", err)
+	}
+	if backup > 0 {
+		return hub.Errorf(hub.Invalid, "the database %s is a backup, which has to be restored before a hub starts on it: move it out of the data directory, and run holdfast restore", path)
 	}
 	return nil
+}
+
+func notOurs(path string, cause error) error {
+	return hub.Wrap(hub.Invalid, cause, "the database %s is not Holdfast's; choose another one", path)
+}
+
+func tooNew(path string, needs int) error {
+	return hub.Errorf(hub.Invalid, "the database %s was changed by a newer Holdfast (schema %d, this binary knows %d); install that version again", path, needs, schemaVersion)
 }
 
 // dsn is the path of a database as the driver of database/sql wants it. The migrations

@@ -82,7 +82,7 @@ func (t *tx) sameAgain(h *head, r *hub.Report) (bool, error) {
 	if attempt == 0 {
 		attempt = h.Attempt
 	}
-	x, err := t.one("SELECT digest FROM attempt WHERE k = ?", key(h.n, int64(min(attempt, maxNumber))))
+	x, err := t.one("SELECT digest FROM attempt WHERE k = ?", attemptKey(h.n, attempt))
 	if err != nil || x == nil {
 		return false, err
 	}
@@ -103,7 +103,7 @@ func (t *tx) tooLate(h *head, r *hub.Report) error {
 		return refusal
 	}
 	t.keep = true
-	n, err := t.exec("UPDATE attempt SET late = 1 WHERE k = ? AND late = 0", key(h.n, int64(attempt)))
+	n, err := t.exec("UPDATE attempt SET late = 1 WHERE k = ? AND late = 0", attemptKey(h.n, attempt))
 	if err != nil {
 		return err
 	}
@@ -274,6 +274,11 @@ func (t *tx) heartbeat(b *hub.Heartbeat) (hub.Beat, error) {
 		after = h.seen
 	}
 	out := hub.Beat{State: h.State}
+	if b.Unread {
+		after = h.Messages
+	} else {
+		h.seen = h.Messages
+	}
 	if after < h.Messages {
 		all, err := messagesAfter(t.conn, h, after)
 		if err != nil {
@@ -285,7 +290,10 @@ func (t *tx) heartbeat(b *hub.Heartbeat) (hub.Beat, error) {
 			}
 		}
 	}
-	h.seen, h.provisional = h.Messages, false
+	h.provisional = false
+	if b.Lease > 0 {
+		h.leaseFor = b.Lease
+	}
 	h.lease(t.now, h.leaseFor)
 	out.LeaseUntil = h.LeaseUntil
 	return out, t.saveQueue(h)

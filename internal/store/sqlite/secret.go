@@ -23,6 +23,7 @@ func sealedColumns() []sealedColumn {
 	return []sealedColumn{
 		{table: "secret", column: "sealed", about: "name"},
 		{table: "push", column: "sealed", about: "'push/' || (SELECT t.id FROM task t WHERE t.n = push.k >> 20) || '/' || push.id"}, // hub.PushAbout
+		{table: "endpoint", column: "sealed", about: "'endpoint/' || (SELECT a.id FROM address a WHERE a.n = endpoint.address)"},    // hub.EndpointAbout
 	}
 }
 

@@ -79,31 +79,55 @@ func (t *tx) takeUnconfirmed(h *head) error {
 	return t.log(h, hub.ActUnconfirmed, actorHub, "")
 }
 
-// leaseLost counts a failure, and offers the task again after a backoff or, when it
-// has been redelivered often enough, fails it.
+// leaseLost deals with a claim whose lease ran out.
 func (t *tx) leaseLost(h *head, l hub.Limits, out *hub.Swept) error {
+	err := t.lost(h, l, loss{outcome: attemptExpired, kind: hub.ActLeaseExpired, end: func() string {
+		return fmt.Sprintf("the task was delivered %d times and each time its callee went silent before the lease of %s ran out",
+			h.Failures, h.leaseFor)
+	}})
+	if h.Phase == hub.Done {
+		out.Tasks = append(out.Tasks, h.ID)
+	}
+	return err
+}
+
+// loss is how a delivery was lost.
+type loss struct {
+	outcome int // of the attempt
+	kind    hub.ActivityKind
+	detail  string        // for the activity; may be empty
+	after   time.Duration // the least wait before it is offered again
+	end     func() string // why the task fails if this was once too often
+}
+
+// lost counts a failure, and offers the task again after a backoff or, when it has been
+// redelivered often enough, fails it.
+func (t *tx) lost(h *head, l hub.Limits, x loss) error {
 	redeliveries, err := t.redeliveries(h, l)
 	if err != nil {
 		return err
 	}
 	h.lapse = true
 	h.Failures++
-	if err := t.closeAttempt(h, attemptExpired, nil); err != nil {
+	if err := t.closeAttempt(h, x.outcome, nil); err != nil {
 		return err
 	}
 	if h.Failures > redeliveries {
-		out.Tasks = append(out.Tasks, h.ID)
-		return t.fail(h, fmt.Sprintf("the task was delivered %d times and each time its callee went silent before the lease of %s ran out",
-			h.Failures, h.leaseFor))
+		return t.fail(h, x.end())
 	}
-	h.Phase, h.ranked, h.Due = hub.Ready, false, t.now.Add(l.Backoff(h.Failures))
+	h.Phase, h.ranked, h.Due = hub.Ready, false, t.now.Add(max(l.Backoff(h.Failures), x.after))
+	h.provisional = false
 	if !h.Deadline.IsZero() && h.Deadline.Before(h.Due) {
 		h.Due = h.Deadline
 	}
 	if err := t.saveQueue(h); err != nil {
 		return err
 	}
-	return t.log(h, hub.ActLeaseExpired, actorHub, fmt.Sprintf("failure %d of at most %d", h.Failures, redeliveries+1))
+	detail := fmt.Sprintf("failure %d of at most %d", h.Failures, redeliveries+1)
+	if x.detail != "" {
+		detail += ": " + x.detail
+	}
+	return t.log(h, x.kind, actorHub, detail)
 }
 
 // redeliveries is how often the callee's tasks are redelivered.
@@ -120,7 +144,7 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (hub.Pru
 	return write(ctx, s, func(t *tx) (hub.Pruned, error) {
 		var tasks []int64
 		var rows int64
-		err := t.each(`SELECT n, seq * (1 + pushes) + messages + attempt FROM task WHERE ended_at < ?1 AND
+		err := t.each(`SELECT n, seq * (1 + pushes) + messages + (attempt & 0xFFFFF) FROM task WHERE ended_at < ?1 AND
 			(ended_at <= ?2 OR NOT EXISTS (SELECT 1 FROM idempotency WHERE k >= task.n << 20 AND k < (task.n + 1) << 20)) AND
 			(pushes = 0 OR NOT EXISTS (SELECT 1 FROM push WHERE k >= task.n << 20 AND k < (task.n + 1) << 20 AND due_at IS NOT NULL)) ORDER BY ended_at LIMIT ?3`,
 			[]any{before, t.now.Add(-keyLife), limit}, func(r row) (bool, error) {

@@ -572,9 +572,15 @@ func (m *model) Heartbeat(ctx context.Context, h hub.Heartbeat) (got hub.Beat, e
 	if !t.open || attempt != t.Attempt {
 		return got, hub.ErrClaimLapsed()
 	}
+	if h.Lease > 0 {
+		t.claim.Lease = h.Lease
+	}
 	m.renew(t)
 	got = hub.Beat{State: t.State, LeaseUntil: t.until}
 	for _, x := range t.messages {
+		if h.Unread {
+			break
+		}
 		if !x.FromCallee && (h.After >= 0 && x.N > h.After || h.After < 0 && !t.seen[x.N]) {
 			got.Messages = append(got.Messages, x)
 		}

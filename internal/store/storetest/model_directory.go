@@ -94,8 +94,49 @@ func (m *model) UpdateAddress(ctx context.Context, a hub.Address) error {
 	if old == nil {
 		return noAddress()
 	}
-	a.Handle, a.Kind, a.CreatedAt, a.DeletedAt = old.Handle, old.Kind, old.CreatedAt, old.DeletedAt
+	a.Handle, a.Kind, a.CreatedAt, a.DeletedAt, a.Endpoint = old.Handle, old.Kind, old.CreatedAt, old.DeletedAt, old.Endpoint
 	*old = a
+	return nil
+}
+
+// SetEndpoint implements hub.Directory.
+func (m *model) SetEndpoint(ctx context.Context, address string, e *hub.Endpoint) error {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	a := m.living(address)
+	if a == nil || a.ID != address {
+		return noAddress()
+	}
+	if a.Endpoint = nil; e != nil {
+		c := *e
+		a.Endpoint = &c
+	}
+	return nil
+}
+
+// resealEndpoints replaces the secrets of all endpoints, and drops the endpoints whose
+// secrets are dropped. Nothing changes with an error.
+func (m *model) resealEndpoints(f func(sealed []byte, about string) ([]byte, error)) error {
+	fresh := map[*hub.Address]*hub.Endpoint{}
+	for _, a := range m.addrs {
+		if a.Endpoint == nil {
+			continue
+		}
+		sealed, err := f(slices.Clone(a.Endpoint.Sealed), hub.EndpointAbout(a.ID))
+		if err != nil {
+			return err
+		}
+		if fresh[a] = nil; len(sealed) > 0 {
+			c := *a.Endpoint
+			c.Sealed, fresh[a] = sealed, &c
+		}
+	}
+	for a, e := range fresh {
+		a.Endpoint = e
+	}
 	return nil
 }
 
@@ -110,7 +151,7 @@ func (m *model) DeleteAddress(ctx context.Context, id string) error {
 	if a == nil {
 		return noAddress()
 	}
-	a.DeletedAt = m.now()
+	a.DeletedAt, a.Endpoint = m.now(), nil
 	for _, t := range m.tokens {
 		if t.Address == id && t.RevokedAt.IsZero() {
 			t.RevokedAt = m.now()

@@ -58,6 +58,9 @@ func (m *model) Reseal(ctx context.Context, f func(sealed []byte, about string) 
 		if err := m.resealPushes(f); err != nil {
 			return err
 		}
+		if err := m.resealEndpoints(f); err != nil {
+			return err
+		}
 	}
 	fresh[name] = slices.Clone(value)
 	m.secrets = fresh

@@ -72,25 +72,47 @@ func (m *model) advance(t *modelTask, l hub.Limits, got *hub.Swept) {
 		m.offer(t)
 		m.note(t, hub.ActUnconfirmed, "hub", "")
 	default:
-		t.lapsed = true
-		t.Failures++
-		if t.Failures > m.redeliveries(t.Callee.ID, l) {
-			m.end(t, hub.Failed, anything, fmt.Sprintf("delivered %d times, and each time the callee "+
-				"went silent before it replied", t.Failures), "hub")
-			break
-		}
-		m.offer(t)
-		t.Due = m.now().Add(l.Backoff(t.Failures))
-		if !t.Deadline.IsZero() && t.Deadline.Before(t.Due) {
-			t.Due = t.Deadline
-		}
-		m.note(t, hub.ActLeaseExpired, "hub", "")
+		m.lost(t, l, 0, hub.ActLeaseExpired, "its callee went silent")
 	}
 	if t.Phase == hub.Done {
 		got.Tasks = append(got.Tasks, t.ID)
 	} else if t.Due.IsZero() {
 		got.Ready = append(got.Ready, t.Callee.ID)
 	}
+}
+
+// lost counts a lost delivery, and offers the task again after a backoff or fails it.
+func (m *model) lost(t *modelTask, l hub.Limits, after time.Duration, kind hub.ActivityKind, why string) {
+	t.lapsed = true
+	t.Failures++
+	if t.Failures > m.redeliveries(t.Callee.ID, l) {
+		m.end(t, hub.Failed, anything, fmt.Sprintf("delivered %d times in vain; the last time, %s", t.Failures, why), "hub")
+		return
+	}
+	m.offer(t)
+	t.Due = m.now().Add(max(l.Backoff(t.Failures), after))
+	if !t.Deadline.IsZero() && t.Deadline.Before(t.Due) {
+		t.Due = t.Deadline
+	}
+	m.note(t, kind, "hub", why)
+}
+
+// Lose implements hub.Transitions.
+func (m *model) Lose(ctx context.Context, l hub.Loss) (*hub.Task, error) {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	t := m.find(l.Task)
+	switch {
+	case t == nil || t.Callee.ID != l.Callee:
+		return nil, hub.ErrTaskNotFound()
+	case t.Phase != hub.Leased || t.Attempt != l.Attempt:
+		return nil, hub.ErrClaimLapsed()
+	}
+	m.lost(t, l.Limits, l.After, hub.ActLost, l.Reason)
+	return t.header(), nil
 }
 
 func (m *model) redeliveries(callee string, l hub.Limits) int {

@@ -227,6 +227,8 @@ func (w *walk) step() {
 		w.cancelOne()
 	case n < 83:
 		w.releaseOne()
+	case n < 84:
+		w.loseOne()
 	case n < 86:
 		w.requeueOne()
 	case n < 96:
@@ -417,6 +419,9 @@ func (w *walk) beatOne() {
 	if w.r.IntN(3) == 0 {
 		h.After = w.r.IntN(5)
 	}
+	if w.r.IntN(4) == 0 {
+		h.Unread, h.Lease = true, pick(w.r, 0, 10*time.Second, 10*time.Minute)
+	}
 	w.both(fmt.Sprintf("heartbeat of %s under %d after %d", h.Task, h.Attempt, h.After), h.Task,
 		func(s hub.Store) (any, error) {
 			b, err := s.Heartbeat(w.ctx, h)
@@ -441,6 +446,13 @@ func (w *walk) releaseOne() {
 	w.both("release "+t.ID, t.ID, func(s hub.Store) (any, error) {
 		return nil, s.Release(w.ctx, t.Callee.ID, t.ID, t.Attempt)
 	})
+}
+
+func (w *walk) loseOne() {
+	t := w.claimOf(w.recent())
+	l := lossOf(t, "it answered 503")
+	l.After = pick(w.r, 0, 0, 20*time.Second)
+	w.both("lose "+t.ID, t.ID, func(s hub.Store) (any, error) { return s.Lose(w.ctx, l) })
 }
 
 func (w *walk) requeueOne() {

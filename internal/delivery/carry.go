@@ -1,0 +1,174 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-hub/holdfast/internal/canon"
+	"github.com/holdfast-hub/holdfast/internal/engine"
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+// carry delivers a claimed task and settles what came of it.
+func (d *Dispatcher) carry(r *route, x Delivery) {
+	begun := time.Now()
+	out, lost := d.deliver(x)
+	switch {
+	case lost != nil && out.Kind != Answered:
+		// Canceled, or no longer held: nothing is to be said of it. An answer is tried
+		// all the same, so that it is noted as one that came too late.
+	case d.sending.Err() != nil && out.Kind == Lost:
+		d.engine.Release(d.sending, x.Task) // cut off by this hub, which is nobody's failure
+	default:
+		d.settle(x, &out)
+	}
+	took := time.Since(begun)
+	d.opt.Observe(x.Endpoint.Kind, out.Kind, took)
+	d.opt.Log.Debug("a task was delivered", "task", x.Task.ID, "attempt", x.Task.Attempt, "address", r.id,
+		"outcome", out.Kind.String(), "status", out.Status, "took", took)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r.busy--
+	d.busy--
+	r.note(x.Task, out, took)
+	d.weigh(r, x, out, lost)
+	d.attend(r)
+}
+
+// deliver has the task delivered, and keeps its claim meanwhile. lost is why the claim
+// is of no use any more, if so; the delivery was cut off then.
+func (d *Dispatcher) deliver(x Delivery) (out Outcome, lost error) {
+	ctx, cut := context.WithCancel(d.sending)
+	defer cut()
+	kept := make(chan error, 1)
+	go func() {
+		err := d.engine.Keep(ctx, x.Task, d.opt.Hold)
+		if err != nil {
+			cut()
+		}
+		kept <- err
+	}()
+	inRoom, leave := d.opt.Room.Enter(ctx)
+	defer leave()
+	out = d.opt.Deliverers[x.Endpoint.Kind].Deliver(inRoom, x)
+	cut()
+	return out, <-kept
+}
+
+// note keeps what the owner is shown of the last delivery.
+func (r *route) note(t *hub.Task, out Outcome, took time.Duration) {
+	r.last = &hub.LastDelivery{
+		Task: t.ID, Attempt: t.Handouts(), At: time.Now(), Took: took,
+		Outcome: out.Kind.String(), Status: out.Status, Detail: out.Reason,
+	}
+}
+
+// weigh lets an address rest, or ends its rest, as the outcome of a delivery says. mu is
+// held.
+func (d *Dispatcher) weigh(r *route, x Delivery, out Outcome, lost error) {
+	wake := func() { d.wake(r) }
+	switch {
+	case r.gone || d.open.Err() != nil || lost != nil && out.Kind != Answered || x.Endpoint.URL != r.endpoint.URL:
+		// It says nothing of the endpoint as it is.
+		return
+	case out.Kind == Unsent && out.Busy:
+		r.rest.pause(again, wake)
+	case out.Kind == Unsent:
+		r.rest.fail(out.Reason, d.opt.PauseMin, d.opt.PauseMax, wake)
+	case out.After > 0:
+		r.rest.tries = 0
+		r.rest.ask(out.Reason, min(out.After, d.opt.PauseMax), wake)
+	default:
+		r.rest.end()
+		return
+	}
+	// The poll that may wait just now is left by whoever holds it next; here, so that a
+	// task that comes is not taken.
+	idle := r.unwatch()
+	d.running.Add(len(idle)) // over the moment without mu
+	go func() {
+		d.leave(idle)
+		for range idle {
+			d.running.Done()
+		}
+	}()
+}
+
+// settle reports to the engine what came of a delivery.
+func (d *Dispatcher) settle(x Delivery, out *Outcome) {
+	t := x.Task
+	switch out.Kind {
+	case Answered:
+		d.report(t, out)
+	case Accepted:
+		if _, err := d.engine.Hold(d.sending, t, x.Lease); err != nil {
+			d.unsettled(t, err)
+		}
+		if len(out.Report.Events) > 0 || out.Report.Message != nil {
+			d.report(t, out)
+		}
+	case Refused:
+		d.fail(t, out.Reason)
+	case Unsent:
+		d.engine.Release(d.sending, t)
+	case Lost:
+		if _, err := d.engine.Lose(d.sending, t, out.Reason, out.After); err != nil {
+			d.unsettled(t, err)
+		}
+	}
+}
+
+// report hands in the callee's report. One that the task cannot take fails it.
+func (d *Dispatcher) report(t *hub.Task, out *Outcome) {
+	err := d.try(t, out.Report)
+	if kind := hub.KindOf(err); err == nil || kind != hub.Invalid && kind != hub.TooLarge {
+		d.unsettled(t, err)
+		return
+	}
+	out.Kind, out.Reason = Refused, "its answer could not be taken: "+words(err)
+	d.fail(t, out.Reason)
+}
+
+// fail ends a task with a reason.
+func (d *Dispatcher) fail(t *hub.Task, reason string) {
+	why := "@" + t.Callee.Handle + " could not do the task: " + reason
+	d.unsettled(t, d.try(t, hub.Report{
+		State: hub.Failed, Error: why, Message: canon.TextMessage(uuid.Must(uuid.NewV7()).String(), true, why),
+	}))
+}
+
+// try hands in a report, for some time if the store takes nothing.
+func (d *Dispatcher) try(t *hub.Task, r hub.Report) error {
+	end := time.Now().Add(reportLimit)
+	for {
+		_, err := d.engine.Report(d.sending, hub.Principal{Address: t.Callee.ID, Handle: t.Callee.Handle, Role: hub.RoleAgent}, engine.ReportRequest{
+			Task: t.ID, Claim: t.ClaimID(), Events: r.Events, State: r.State, Message: r.Message, Error: r.Error, Digest: r.Digest,
+		})
+		if hub.KindOf(err) != hub.Unavailable || time.Now().After(end) || !pause(d.sending, again) {
+			return err
+		}
+	}
+}
+
+// unsettled notes that the engine did not take what came of a delivery. Where the task
+// has ended or has another holder that is as it should be; else the claim lapses, and
+// the task is delivered again.
+func (d *Dispatcher) unsettled(t *hub.Task, err error) {
+	if kind := hub.KindOf(err); err == nil || kind == hub.Conflict || kind == hub.NotFound {
+		return
+	}
+	d.opt.Log.Error("what came of a delivery could not be noted; the task will be delivered again", "task", t.ID, "error", err)
+}
+
+// words is what a client may see of an error.
+func words(err error) string {
+	if e, ok := err.(*hub.Error); ok { //nolint:errorlint // it is the engine's own
+		if e.Field != "" {
+			return e.Field + ": " + e.Message
+		}
+		return e.Message
+	}
+	return "it is not valid"
+}

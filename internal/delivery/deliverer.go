@@ -1,0 +1,80 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+// Deliverer brings tasks to endpoints of one kind. It may be called from several
+// goroutines. deliverytest holds it to what is said here.
+type Deliverer interface {
+	// Deliver brings a task to its callee, and returns when it is known what came of
+	// that, or soon after ctx has ended: the task was canceled, or the hub stops.
+	Deliver(ctx context.Context, d Delivery) Outcome
+}
+
+// Delivery is a claimed task on its way to its callee.
+type Delivery struct {
+	// Task has its history.
+	Task     *hub.Task
+	Endpoint hub.Endpoint
+	// Lease is how long the callee may be silent if it is to report by itself: the
+	// claim lasts until then once it has said so.
+	Lease time.Duration
+}
+
+// Kind is what became of a delivery.
+type Kind uint8
+
+// The kinds of outcome.
+const (
+	// Answered: Report is the callee's.
+	Answered Kind = iota + 1
+	// Accepted: the callee has the task and will report by itself; Report is what it
+	// says for now.
+	Accepted
+	// Refused: the callee or its answer is such that trying again is of no use. The
+	// task fails with Reason.
+	Refused
+	// Unsent: nothing of the task has left the hub. It is no failure.
+	Unsent
+	// Lost: the task may have arrived, and there is no answer, or one that asks to try
+	// again.
+	Lost
+)
+
+// String is the kind's name in metrics and in /v1.
+func (k Kind) String() string {
+	switch k {
+	case Answered:
+		return "answered"
+	case Accepted:
+		return "accepted"
+	case Refused:
+		return "refused"
+	case Unsent:
+		return "unsent"
+	case Lost:
+		return "lost"
+	}
+	return "unknown"
+}
+
+// Outcome says what became of a delivery.
+type Outcome struct {
+	Kind Kind
+	// Report has Events, State, Message, Error and Digest; of Answered and Accepted.
+	Report hub.Report
+	// Reason is why not, as the end of a sentence about the callee ("it answered 503"),
+	// of Refused and Lost. Callers of the address see it, so it names no hosts. Of Unsent
+	// it is for the owner of the address alone.
+	Reason string
+	// Busy: Unsent because the hub had no room, which says nothing of the endpoint.
+	Busy bool
+	// After is how long the callee asked to be left alone.
+	After time.Duration
+	// Status is the HTTP status of the answer, 0 for none.
+	Status int
+}

@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
+)
+
+// attendance is how long the poll of an address lasts that the hub itself delivers to:
+// for as long as anybody can tell.
+const attendance = 100 * 365 * 24 * time.Hour
+
+// Attend begins a poll without an end, for an address that the hub itself delivers to:
+// to the engine it is a worker like any other. Each claim lasts for lease unless it is
+// kept. It must be left.
+func (e *Engine) Attend(address string, lease time.Duration) *Poll {
+	poll := &Poll{e: e, until: time.Now().Add(attendance), inside: true}
+	poll.callee, poll.given = address, make(chan *hub.Task, 1)
+	poll.spec = hub.ClaimSpec{Lease: lease, Attempts: e.opt.Limits.Attempts}
+	e.pollers.join(&poll.poller)
+	return poll
+}
+
+// Keep renews the claim of t, which the hub itself holds, until ctx ends, and then gives
+// nil. It gives an error as soon as the claim is of no use any more: the task was
+// canceled, has ended otherwise, or is no longer this holder's.
+func (e *Engine) Keep(ctx context.Context, t *hub.Task, lease time.Duration) error {
+	w := e.tasks.join(t.ID)
+	defer e.tasks.leave(t.ID, w)
+	tick := time.NewTicker(lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case h := <-w.c:
+			if !h.state.Settled() {
+				continue
+			}
+		case <-tick.C:
+		}
+		beat, err := e.Hold(ctx, t, 0)
+		switch {
+		case beat.CancelRequested:
+			return hub.ErrClaimLapsed()
+		case err == nil:
+		case hub.KindOf(err) == hub.Conflict || hub.KindOf(err) == hub.NotFound:
+			return err
+		default:
+			e.opt.Log.WarnContext(ctx, "a claim of the hub's own could not be renewed; that is tried again", "task", t.ID, "error", err)
+		}
+	}
+}
+
+// Hold renews the claim of t once; with a lease other than 0, for that long from now on.
+// The caller's messages are left for who can pass them on.
+func (e *Engine) Hold(ctx context.Context, t *hub.Task, lease time.Duration) (hub.Beat, error) {
+	return e.store.Heartbeat(context.WithoutCancel(ctx), hub.Heartbeat{
+		Callee: t.Callee.ID, Task: t.ID, Attempt: t.Attempt, After: -1, Lease: lease, Unread: true,
+	})
+}
+
+// Lose says that the delivery of t was lost: see hub.Transitions. What was lost is
+// delivered again after a backoff, not before after has passed, or fails the task.
+func (e *Engine) Lose(ctx context.Context, t *hub.Task, reason string, after time.Duration) (*hub.Task, error) {
+	now, err := e.store.Lose(context.WithoutCancel(ctx), hub.Loss{
+		Callee: t.Callee.ID, Task: t.ID, Attempt: t.Attempt, Reason: reason, After: after, Limits: e.opt.Limits,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.changed(now, hint{state: now.State})
+	return now, nil
+}
+
+// Delivery is how a task reaches a party just now, in /v1's words.
+func (e *Engine) Delivery(p hub.Party) string {
+	if s, ok := e.Standing(p.ID); ok {
+		return s.Kind
+	}
+	return p.Kind.Delivery()
+}
+
+// Standing says how the hub's deliveries to an address stand; false if it makes none.
+func (e *Engine) Standing(address string) (hub.Standing, bool) {
+	if e.opt.Deliveries == nil {
+		return hub.Standing{}, false
+	}
+	return e.opt.Deliveries.Standing(address)
+}
+
+// deliveryHint says why a ready task of an address that the hub delivers to waits.
+// Only who owns the address learns what is wrong there.
+func deliveryHint(handle string, s hub.Standing, owner bool) string {
+	switch {
+	case s.Trouble != "":
+		hint := "@" + handle + " cannot be reached since " + clock(s.Since) + "; the next try is at " + clock(s.NextTry)
+		if owner {
+			hint += ": " + s.Trouble
+		}
+		return hint
+	case s.InFlight >= s.Slots:
+		return "@" + handle + " is busy with other tasks"
+	}
+	return "is about to be delivered to @" + handle
+}

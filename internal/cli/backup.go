@@ -126,11 +126,11 @@ func publicWords(err error) string {
 
 // noteRestored says what is not as it was.
 func (p *program) noteRestored(cfg config.Config, b app.Backup, takenBack int) {
-	when := "the copy was made"
+	when := "when the copy was made"
 	if !b.Taken.IsZero() {
-		when = fmt.Sprintf("%s (%s ago)", b.Taken.Format("2006-01-02 15:04:05 UTC"), ago(b.Taken, time.Now()))
+		when = fmt.Sprintf("at %s (%s ago)", b.Taken.Format("2006-01-02 15:04:05 UTC"), ago(b.Taken, time.Now()))
 	}
-	p.note("The hub in %s is as it was when %s. What happened after that is lost:", cfg.Data, when)
+	p.note("The hub in %s is as it was %s. What happened after that is lost:", cfg.Data, when)
 	p.note("- Unfinished tasks are offered again, also those that were finished since; %d were held by a worker and were taken back. Workers that still hold any are refused.", takenBack)
 	p.note("- Tokens that were revoked since are valid again, and newer ones are not: look at holdfast tokens list, and make a new admin token with holdfast admin-token if it was replaced.")
 	p.noteKey(b)

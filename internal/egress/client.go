@@ -11,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -75,13 +76,28 @@ func (t *tripper) send(req *http.Request, dest target, release func()) (*http.Re
 	resp, err := t.transport.RoundTrip(req.WithContext(traced))
 	if err != nil {
 		failure := explain(ctx, dest, sent.Load(), err)
-		t.guard.opt.Log.InfoContext(ctx, "egress: a request failed", "target", dest.String(), "reason", string(failure.Reason), "error", err)
+		t.guard.opt.Log.InfoContext(ctx, "egress: a request failed", "target", dest.String(), "reason", string(failure.Reason), "error", forLog(failure.Reason, err))
 		done()
 		return nil, failure
 	}
 	context.AfterFunc(ctx, done) // for callers that never close the body
 	resp.Body = &body{ctx: ctx, from: resp.Body, target: dest, limit: t.guard.opt.MaxResponse, left: t.guard.opt.MaxResponse, done: done}
 	return resp, nil
+}
+
+// forLog gives an error as the log may have it. What net/http says of a broken answer
+// repeats it, and a target may answer with what it was sent: an echo server does.
+func forLog(reason Reason, err error) string {
+	if reason != Broken {
+		return err.Error()
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the connection was closed"
+	}
+	return "what came was no answer"
 }
 
 func closeBody(req *http.Request) {

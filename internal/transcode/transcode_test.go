@@ -115,7 +115,8 @@ func compare(t testing.TB, m proto.Message, text []byte) {
 	}
 }
 
-// FuzzToJSON: whatever the bytes are, the result is the library's or an error.
+// FuzzToJSON: whatever the bytes are, the result is the library's or an error, and it
+// comes back as a message that says the same.
 func FuzzToJSON(f *testing.F) {
 	types := map[byte]proto.Message{}
 	for i, m := range samples(f) {
@@ -142,9 +143,19 @@ func FuzzToJSON(f *testing.F) {
 			}
 			return
 		}
-		if rawjson.Check(text, 400) == nil { // else a key that comes twice
-			compare(t, m, text)
+		if rawjson.Check(text, 400) != nil {
+			return // a key that comes twice
 		}
+		compare(t, m, text)
+		back, err := transcode.FromJSON(nil, text, m.ProtoReflect().Descriptor())
+		again := m.ProtoReflect().New().Interface()
+		if err == nil {
+			err = proto.Unmarshal(back, again)
+		}
+		if err != nil {
+			t.Fatalf("it does not come back: %v\n%s", err, text)
+		}
+		compare(t, again, text)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
@@ -18,7 +19,8 @@ const maxKey = 64 << 10
 
 // readFile reads a key file. fs.ErrNotExist if there is none.
 func readFile(path string) (*masterKey, error) {
-	f, err := os.Open(path)
+	// Of a pipe, to be refused below, an open that waits would wait for its writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read the master key: %w", err)
 	}

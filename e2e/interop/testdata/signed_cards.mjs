@@ -1,7 +1,9 @@
 // Verifies every card of a hub with the signature verifier of @a2a-js/sdk 1.x.
 // AGENT_URL is an agent's endpoint, HUB_URL the hub's base, AGENT_TOKEN a caller's token.
+import { webcrypto } from 'node:crypto';
 import { verifyAgentCardSignature } from '@a2a-js/sdk';
 
+globalThis.crypto ??= webcrypto; // which Node 18 has not got, the one of Debian 12
 const { AGENT_URL, HUB_URL, AGENT_TOKEN } = process.env;
 console.debug = () => {}; // the SDK tells of each signature that does not fit
 

@@ -52,7 +52,7 @@ func (s *Sender) deliver(j *job) (out hub.PushOutcome) {
 		case j.ctx.Err() != nil:
 			return out // cut off, which is nobody's failure
 		case f.busy:
-			out.Retry = putOff(&j.Config)
+			out.Retry = putOff(&j.PushJob)
 			return out
 		default:
 			return s.failed(j, out, i, f)
@@ -103,10 +103,11 @@ func (s *Sender) backoff(tries int) time.Duration {
 	return max(rand.N(bound), s.opt.BackoffMin/10)
 }
 
-// putOff is how long a job waits that found its host crowded: longer if it fails
-// anyway, so that the many of a dead host keep nobody busy.
-func putOff(c *hub.PushConfig) time.Duration {
-	if c.Tries > 0 {
+// putOff is how long a job waits that found no room: longer if it fails anyway, so that
+// the many of a dead host keep nobody busy, and if its event is large, since that is
+// read each time.
+func putOff(j *hub.PushJob) time.Duration {
+	if j.Config.Tries > 0 || hub.Large(len(j.Events[0].Body)) {
 		return 10*time.Second + rand.N(20*time.Second)
 	}
 	return 500*time.Millisecond + rand.N(time.Second)

@@ -5,8 +5,8 @@
 // it came. So what was not delivered survives a crash, and is delivered in the order of
 // the events, each at least once: a receiver that gets one twice knows it by its
 // webhook-id. One configuration has at most one request under way; different ones go in
-// parallel, and those to one host may take only a part of what there is room for, so
-// that a dead host holds up nobody else.
+// parallel, and those to one host or of one caller may take only a part of what there is
+// room for, as may all together that failed before, so that dead hosts hold up nobody else.
 //
 // A notification is delivered when the receiver answers 2xx. Redirects are not
 // followed and count as failures like every other answer. What failed is tried again,

@@ -60,6 +60,9 @@ func (s *Sender) request(ctx context.Context, j *job, secrets hub.PushSecrets, e
 
 func (s *Sender) body(ctx context.Context, j *job, e *hub.Event) (body []byte, contentType string, err error) {
 	if j.Config.Version != "0.3" {
+		if err := hub.Reserve(ctx, int64(len(e.Body))); err != nil {
+			return nil, "", err
+		}
 		return canon.AppendStreamResponse(nil, j.Config.Task, j.Context, e), "application/a2a+json", nil
 	}
 	t, err := s.opt.Tasks.Task(ctx, hub.TaskRef{ID: j.Config.Task}, hub.Viewer{All: true},

@@ -198,6 +198,79 @@ func TestADeadHostHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
+func TestTheManyDeadHostsOfACallerHoldUpNobodyElse(t *testing.T) {
+	b := open(t, func(b *bed) { b.opt.Parallel, b.opt.PerCaller = 4, 2 })
+	release := make(chan struct{})
+	var dead [6]*receiver
+	for i := range dead {
+		dead[i] = receive(t, func(int64, http.ResponseWriter, *http.Request) { <-release })
+		b.send(hook("dead", dead[i].URL))
+	}
+	defer close(release) // before the receivers close
+	for range dead {
+		b.work(0)
+	}
+	b.until("the dead hosts to be busy", func() bool { return b.sender.Busy() == 2 })
+	good := receive(t, nil)
+	out, err := b.engine.Send(t.Context(), principal("other"), engine.SendRequest{
+		To: "callee", MessageID: "m", Message: canon.TextMessage("m", false, "hi"), Push: hook("good", good.URL),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.work(0)
+	for _, want := range b.wanted(out.Task) {
+		if got := b.next(good); got.body != want {
+			t.Fatalf("came\n%s\nwant\n%s", got.body, want)
+		}
+	}
+	if n := b.sender.Busy(); n > 3 {
+		t.Errorf("%d are served at once, of which 2 may be the caller's with the dead hosts", n)
+	}
+}
+
+func TestWhatFailedBeforeLeavesRoomForWhatDidNot(t *testing.T) {
+	b := open(t, func(b *bed) { b.opt.Parallel = 2 })
+	release := make(chan struct{})
+	var hanging atomic.Int64
+	var failed [5]*hub.Task
+	for i := range failed {
+		dead := receive(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
+			if n == 1 {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			hanging.Add(1)
+			<-release
+		})
+		failed[i] = b.send(hook("dead", dead.URL))
+	}
+	defer close(release)
+	for range failed {
+		b.work(0)
+	}
+	b.until("one to be tried again, and the others to be put off", func() bool {
+		off := 0
+		for _, task := range failed {
+			if b.config(task, "dead").NextTry.After(time.Now().Add(5 * time.Second)) {
+				off++
+			}
+		}
+		return off == len(failed)-1
+	})
+	good := receive(t, nil)
+	task := b.send(hook("good", good.URL))
+	b.work(0)
+	for _, want := range b.wanted(task) {
+		if got := b.next(good); got.body != want {
+			t.Fatalf("came\n%s\nwant\n%s", got.body, want)
+		}
+	}
+	if n := hanging.Load(); n != 1 {
+		t.Errorf("%d that failed before are tried at once, want 1", n)
+	}
+}
+
 func TestWhatIsGivenUpIsVisibleAndCanBeDeliveredAgain(t *testing.T) {
 	b := open(t, func(b *bed) { b.opt.GiveUp = 100 * time.Millisecond })
 	var up atomic.Bool
@@ -377,5 +450,32 @@ func TestNoRoomIsNoFailure(t *testing.T) {
 			cancel()
 			b.sender.Stop(short)
 		})
+	}
+}
+
+func TestALargeEventWaitsForRoomInMemory(t *testing.T) {
+	b := open(t, func(b *bed) { b.opt.Room = hub.NewRoom(9 << 20) }) // four times one such event, not two
+	release := make(chan struct{})
+	slow := receive(t, func(int64, http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	large := []byte(`{"artifactId":"a","parts":[{"text":"` + strings.Repeat("x", 2<<20) + `"}]}`)
+	var tasks [2]*hub.Task
+	for i := range tasks {
+		tasks[i] = b.send(nil)
+		got, err := b.engine.Next(t.Context(), principal("callee"), engine.NextRequest{Wait: patience})
+		if err != nil || got == nil {
+			t.Fatalf("next gave %v, %v", got, err)
+		}
+		if _, err := b.engine.SetPush(t.Context(), principal("caller"), engine.Ref{Task: got.ID}, *hook("h", slow.URL)); err != nil {
+			t.Fatal(err)
+		}
+		b.report(got, engine.ReportRequest{Events: []hub.Event{{Kind: hub.ArtifactEvent, ArtifactID: "a", LastChunk: true, Body: large}}})
+		if i == 0 {
+			b.until("the first to be under way", func() bool { return slow.count.Load() == 1 })
+		}
+	}
+	b.until("the second to be put off", func() bool { return b.config(tasks[1], "h").NextTry.After(time.Now()) })
+	if c := b.config(tasks[1], "h"); c.Tries != 0 || c.LastError != "" {
+		t.Errorf("waiting for room counts as a failure: %+v", c)
 	}
 }

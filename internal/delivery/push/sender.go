@@ -70,8 +70,8 @@ type Options struct {
 	Key ed25519.PrivateKey
 	// TaskV03 appends a task in the JSON form of A2A 0.3.
 	TaskV03 func(dst []byte, t *hub.Task) []byte
-	// Room bounds the memory that the tasks of 0.3's notifications take while they are
-	// sent. Default: nothing does.
+	// Room bounds the memory that large events, and the tasks of 0.3's notifications, take
+	// while they are sent. Default: nothing does.
 	Room *hub.Room
 	// UserAgent is how the hub calls itself. Default: Holdfast.
 	UserAgent string
@@ -90,8 +90,9 @@ type Options struct {
 	// GiveUp is how long an event is tried. Default: 24 h.
 	GiveUp time.Duration
 	// Parallel is how many configurations are served at once, PerHost how many of them
-	// may have the same host. Defaults: 128 and 16.
-	Parallel, PerHost int
+	// may have the same host, and PerCaller how many the same caller, who may give many
+	// hosts. Half of them at the most failed before. Defaults: 128, 16 and 32.
+	Parallel, PerHost, PerCaller int
 	// Now is the store's clock. Default: time.Now.
 	Now func() time.Time
 }
@@ -113,6 +114,7 @@ func (o Options) withDefaults() Options {
 	o.GiveUp = cmp.Or(o.GiveUp, 24*time.Hour)
 	o.Parallel = cmp.Or(o.Parallel, 128)
 	o.PerHost = cmp.Or(o.PerHost, 16)
+	o.PerCaller = cmp.Or(o.PerCaller, 32)
 	return o
 }
 
@@ -135,10 +137,12 @@ type Sender struct {
 	cut      context.CancelFunc
 	running  sync.WaitGroup
 
-	mu    sync.Mutex
-	jobs  map[configKey]*job // that may send
-	busy  int                // jobs that are not settled yet
-	hosts map[string]int     // those by host
+	mu      sync.Mutex
+	jobs    map[configKey]*job // that may send
+	busy    int                // jobs that are not settled yet
+	failing int                // those of them that failed before
+	hosts   map[string]int     // busy ones by host
+	callers map[string]int     // and by the caller's address
 }
 
 // configKey names a configuration.
@@ -164,7 +168,7 @@ func New(opt Options) *Sender {
 	return &Sender{
 		opt: opt.withDefaults(), base: base, cut: cut,
 		wake: make(chan struct{}, 1), lending: make(chan struct{}, 1), stopping: make(chan struct{}),
-		jobs: make(map[configKey]*job), hosts: make(map[string]int),
+		jobs: make(map[configKey]*job), hosts: make(map[string]int), callers: make(map[string]int),
 	}
 }
 
@@ -291,8 +295,8 @@ func (s *Sender) fetch() (rest, wait time.Duration, err error) {
 	return rest, wait, nil
 }
 
-// begin delivers a job in the background. It is false, and the job is put off, if its
-// host has enough of them.
+// begin delivers a job in the background. It is false, and the job is put off, if it
+// would crowd out others.
 func (s *Sender) begin(p hub.PushJob) bool {
 	j := &job{PushJob: p, host: hostOf(p.Config.URL), enough: make(chan struct{}), quiet: make(chan struct{})}
 	key := configKey{p.Config.Task, p.Config.ID}
@@ -301,16 +305,36 @@ func (s *Sender) begin(p hub.PushJob) bool {
 	if s.jobs[key] != nil {
 		return true // what is sent under an older loan takes too long; this one ends by itself
 	}
-	if s.hosts[j.host] >= s.opt.PerHost {
-		s.running.Go(func() { s.settle(j, hub.PushOutcome{Retry: putOff(&p.Config)}) })
+	if s.crowds(j) {
+		s.running.Go(func() { s.settle(j, hub.PushOutcome{Retry: putOff(&p)}) })
 		return false
 	}
 	j.ctx, j.cut = context.WithCancel(s.base)
 	s.jobs[key] = j
-	s.busy++
-	s.hosts[j.host]++
+	s.count(j, 1)
 	s.running.Go(func() { s.run(key, j) })
 	return true
+}
+
+// crowds reports whether a job would take more than its host or its caller may have, or
+// than there is for what failed before: so neither keeps others waiting. s.mu is held.
+func (s *Sender) crowds(j *job) bool {
+	return s.hosts[j.host] >= s.opt.PerHost || s.callers[j.Caller.ID] >= s.opt.PerCaller ||
+		j.Config.Tries > 0 && s.failing >= max(1, s.opt.Parallel/2)
+}
+
+// count counts a job as begun (1) or settled (-1). s.mu is held.
+func (s *Sender) count(j *job, by int) {
+	s.busy += by
+	if j.Config.Tries > 0 {
+		s.failing += by
+	}
+	if s.hosts[j.host] += by; s.hosts[j.host] == 0 {
+		delete(s.hosts, j.host)
+	}
+	if s.callers[j.Caller.ID] += by; s.callers[j.Caller.ID] == 0 {
+		delete(s.callers, j.Caller.ID)
+	}
 }
 
 // run delivers a job and settles it.
@@ -323,10 +347,7 @@ func (s *Sender) run(key configKey, j *job) {
 	s.mu.Unlock()
 	s.settle(j, out)
 	s.mu.Lock()
-	s.busy--
-	if s.hosts[j.host]--; s.hosts[j.host] == 0 {
-		delete(s.hosts, j.host)
-	}
+	s.count(j, -1)
 	s.mu.Unlock()
 	s.Wake() // there is room, and perhaps more to deliver
 }

@@ -142,11 +142,20 @@ func (b *bed) open(token, op, params string, headers ...string) (*stream, answer
 // says reports whether the binding that the bed speaks has words for a request.
 func (b *bed) says(op, params string) bool {
 	b.t.Helper()
+	if f, ok := b.speak.(*formerBinding); ok {
+		return f.says(b.t, query{handle: b.handle, op: op, params: params})
+	}
 	g, ok := b.speak.(*grpcBinding)
 	if !ok {
 		return true
 	}
 	return g.request(b.t, query{handle: b.handle, op: op, params: params}, newMessage(b.t, g.methodOf(b.t, op).Input()))
+}
+
+// former reports whether the bed speaks 0.3.
+func (b *bed) former() bool {
+	_, ok := b.speak.(*formerBinding)
+	return ok
 }
 
 // sameJSON compares two JSON texts, but for the order of members.

@@ -101,6 +101,7 @@ func TestSemantics(t *testing.T) {
 				continue
 			}
 			t.Run(speak.name()+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
 				var change []func(*config.Config)
 				if c.change != nil {
 					change = append(change, c.change)

@@ -344,7 +344,7 @@ func (f *face) dispatch(w http.ResponseWriter, r *http.Request, b binding, c *ca
 	case methodExtendedCard:
 		return f.serveExtendedCard(w, b, c, op)
 	}
-	return &fault{reason: methodNotFound, message: "A2A has no such method; there are SendMessage, SendStreamingMessage, GetTask, ListTasks, CancelTask and SubscribeToTask, and 0.3's message/send and the like"}
+	return &fault{reason: methodNotFound, message: "A2A has no such method; there are SendMessage, SendStreamingMessage, GetTask, ListTasks, CancelTask, SubscribeToTask, GetExtendedAgentCard and those on push notifications, and 0.3's message/send and the like"}
 }
 
 func (f *face) sendMessage(w http.ResponseWriter, r *http.Request, b binding, c *caller, params []byte) error {

@@ -27,6 +27,7 @@ func FuzzJSONRPC(f *testing.F) {
 	f.Add([]byte(`[{}]`), "application/json;x", "\x7f")
 	b := newBed(f)
 	b.work(f)
+	left := audit{b: b}
 	f.Fuzz(func(t *testing.T, body []byte, media, version string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -57,7 +58,11 @@ func FuzzJSONRPC(f *testing.F) {
 			t.Fatal(err)
 		}
 		if res.Header.Get("Content-Type") != "text/event-stream" {
-			parseAnswer(t, res.StatusCode, res.Header, answer)
+			a := parseAnswer(t, res.StatusCode, res.Header, answer)
+			if a.Error != nil {
+				withoutInternals(t, a.Error.Message, string(body))
+			}
+			left.after(t, a.Error != nil)
 			return
 		}
 		for line := range strings.Lines(string(answer)) {
@@ -65,6 +70,7 @@ func FuzzJSONRPC(f *testing.F) {
 				parseAnswer(t, res.StatusCode, res.Header, []byte(data))
 			}
 		}
+		left.after(t, false)
 	})
 }
 

@@ -86,7 +86,7 @@ func findResource(escaped string) (resource, error) {
 
 // errNoPath answers a path that A2A has not got.
 func errNoPath() error {
-	return &fault{reason: methodNotFound, message: "A2A's HTTP+JSON binding has no such path; there are message:send, message:stream, tasks, tasks/{id}, tasks/{id}:cancel and tasks/{id}:subscribe"}
+	return &fault{reason: methodNotFound, message: "A2A's HTTP+JSON binding has no such path; there are message:send, message:stream, extendedAgentCard, tasks, tasks/{id}, tasks/{id}:cancel, tasks/{id}:subscribe and tasks/{id}/pushNotificationConfigs"}
 }
 
 // collection is what a path of one segment stands for.

@@ -53,6 +53,7 @@ func TestSpec(t *testing.T) {
 	for _, speak := range bindings {
 		for _, c := range spec {
 			t.Run(speak.name()+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
 				var change []func(*config.Config)
 				if c.change != nil {
 					change = append(change, c.change)

@@ -106,7 +106,7 @@ func (f *face) performV03(w http.ResponseWriter, r *http.Request, b binding, in 
 	case methodExtendedCardV03:
 		return f.serveExtendedCardV03(w, b, in, c, op)
 	}
-	return &fault{reason: methodNotFound, message: "A2A 0.3 has no such method; there are message/send, message/stream, tasks/get, tasks/cancel and tasks/resubscribe"}
+	return &fault{reason: methodNotFound, message: "A2A 0.3 has no such method; there are message/send, message/stream, tasks/get, tasks/cancel, tasks/resubscribe, agent/getAuthenticatedExtendedCard and those on push notifications"}
 }
 
 func (f *face) sendV03(w http.ResponseWriter, r *http.Request, b binding, in form, c *caller, params []byte) error {

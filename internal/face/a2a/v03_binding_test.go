@@ -17,6 +17,7 @@ import (
 type formerBinding struct {
 	title string
 	proto bool // its JSON is the ProtoJSON of a2a.v1, and not that of JSON-RPC
+	grpc  bool
 	// via performs a request in the words of 0.3.
 	via func(ctx context.Context, b *bed, q query) (*stream, answer)
 }
@@ -36,22 +37,12 @@ var formers = []*formerBinding{
 		q.handle += "/v1"
 		return rest.open(ctx, b, q)
 	}},
-	{title: "GRPC-0.3", proto: true, via: grpcV03.open},
+	{title: "GRPC-0.3", proto: true, grpc: true, via: grpcV03.open},
 }
 
 // notFormer are the tests of semantics that are not for 0.3, and why.
 var notFormer = map[string]string{
-	"3.2.4 history length":                                "0 is the same as none in ProtoJSON of 0.3",
-	"3.1.6 subscribe":                                     "a stream of 0.3 ends with a question, see TestStreamsV03",
-	"3.1.4 list tasks":                                    "there is no such operation",
-	"3.1.7 create push configuration":                     "another shape, as in all that follow; see v03_push_test.go",
-	"3.1.7 refused push configuration":                    "",
-	"3.1.8 get push configuration":                        "",
-	"3.1.9 list push configurations":                      "",
-	"3.1.10 delete push configuration":                    "",
-	"4.3.3 push configuration with a message":             "",
-	"4.3.3 push configuration with a stream or an answer": "",
-	"3.2.2 refused push configuration with a message":     "",
+	"3.1.4 list tasks": "there is no such operation",
 }
 
 // grpcV03 is 0.3's section 3.2.2.
@@ -103,19 +94,9 @@ func (f *formerBinding) open(ctx context.Context, b *bed, q query) (*stream, ans
 	if q.op == "ListTasks" || q.op == "GetExtendedAgentCard" { // which tests use for other things
 		return jsonRPC.open(ctx, b, q)
 	}
-	if strings.Contains(q.params, `\ud800`) { // which the translation would lose
-		return nil, unsaid()
-	}
 	old := q
-	if p := object(q.params); p != nil {
-		if tenant, _ := p["tenant"].(string); f.title == grpcV03.title && tenant != "" {
-			if q.handle != "hub" && tenant != q.handle {
-				return nil, unsaid()
-			}
-			old.handle = tenant
-		}
-		f.down(q.op, p)
-		old.params = text(p)
+	if !f.down(&old) {
+		return nil, unsaid()
 	}
 	s, a := f.via(ctx, b, old)
 	if s == nil {
@@ -130,116 +111,117 @@ func (f *formerBinding) open(ctx context.Context, b *bed, q query) (*stream, ans
 	return s, answer{}
 }
 
-// object reads a JSON object, nil if it is none.
-func object(s string) map[string]any {
-	var p map[string]any
-	d := json.NewDecoder(strings.NewReader(s))
-	d.UseNumber()
-	if d.Decode(&p) != nil {
-		return nil
-	}
-	return p
-}
-
-// text writes JSON.
-func text(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // it came from JSON
-	}
-	return string(data)
-}
-
-// down turns parameters into those of 0.3.
-func (f *formerBinding) down(op string, p map[string]any) {
-	switch op {
-	case "CreateTaskPushNotificationConfig":
-		config := map[string]any{"pushNotificationConfig": map[string]any{"url": p["url"], "id": p["id"]}}
-		delete(p, "url")
-		if delete(p, "id"); f.proto {
-			p["config"] = config
-		} else {
-			p["pushNotificationConfig"] = config["pushNotificationConfig"]
-		}
-	case "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig":
-		if !f.proto {
-			p["pushNotificationConfigId"], p["id"] = p["id"], p["taskId"]
-			delete(p, "taskId")
-		}
-	case "SendMessage", "SendStreamingMessage":
-		if m, ok := p["message"].(map[string]any); ok {
-			f.downMessage(m)
-		}
-		c, _ := p["configuration"].(map[string]any)
-		if c == nil {
-			c = map[string]any{}
-		}
-		c["blocking"] = c["returnImmediately"] != true
-		delete(c, "returnImmediately")
-		if push, ok := c["taskPushNotificationConfig"]; ok {
-			delete(c, "taskPushNotificationConfig")
-			if f.proto {
-				c["pushNotification"] = push
-			} else {
-				c["pushNotificationConfig"] = push
-			}
-		}
-		p["configuration"] = c
-	}
-}
-
-func (f *formerBinding) downMessage(m map[string]any) {
-	parts, _ := m["parts"].([]any)
-	for i := range parts {
-		part, _ := parts[i].(map[string]any)
-		data, isData := part["data"]
-		switch {
-		case f.proto && isData:
-			part["data"] = map[string]any{"data": data}
-		case f.proto:
-		case isData:
-			part["kind"] = "data"
-		default:
-			part["kind"] = "text"
-		}
-	}
-	if f.proto {
-		delete(m, "parts")
-		m["content"] = parts
-		return
-	}
-	m["kind"] = "message"
-	if role, ok := m["role"].(string); ok {
-		m["role"] = strings.ToLower(strings.TrimPrefix(role, "ROLE_"))
-	}
+// says reports whether there are words for a query.
+func (f *formerBinding) says(t testing.TB, q query) bool {
+	t.Helper()
+	return f.down(&q) && (!f.grpc || grpcV03.request(t, q, newMessage(t, grpcV03.methodOf(t, q.op).Input())))
 }
 
 // up turns an answer into one of 1.0.
 func (f *formerBinding) up(t testing.TB, op string, a answer) answer {
 	t.Helper()
-	if a.Error != nil || a.Result == nil {
+	switch {
+	case a.Error != nil:
+		a.Error = upError(op, a.Error)
+		return a
+	case a.Result == nil:
 		return a
 	}
-	p := object(string(a.Result))
-	if p == nil {
-		return a
+	v := opened(a.Result)
+	switch {
+	case strings.Contains(op, "PushNotification"):
+		if v = upPush(v); text(v) == "{}" && strings.HasPrefix(op, "List") {
+			v = upPush([]any{}) // an empty list and none are the same in protobuf
+		}
+	case strings.HasPrefix(op, "Send") || op == "SubscribeToTask":
+		v = upNamed(v)
+		upAll(v)
+	default:
+		upAll(v)
 	}
-	kind, _ := p["kind"].(string)
-	switch inner := strings.HasPrefix(op, "Send") || op == "SubscribeToTask"; {
-	case f.proto && inner:
-	case kind == "task" && inner:
-		p = map[string]any{"task": p}
-	case kind == "status-update":
-		p = map[string]any{"statusUpdate": p}
-	case kind == "artifact-update":
-		p = map[string]any{"artifactUpdate": p}
-	case kind == "message":
-		p = map[string]any{"message": p}
-	}
-	upAll(p)
-	a.Result = json.RawMessage(text(p))
+	a.Result = json.RawMessage(text(v))
 	a.Body = string(a.Result)
 	return a
+}
+
+// upNamed puts what says its kind under the name that 1.0 has for it.
+func upNamed(v any) any {
+	o, _ := v.(map[string]any)
+	names := map[any]string{"task": "task", "message": "message", "status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
+	if name := names[o["kind"]]; name != "" {
+		return map[string]any{name: v}
+	}
+	return v
+}
+
+// upPush turns the answers of the operations on configurations into those of 1.0.
+func upPush(v any) any {
+	switch v := v.(type) {
+	case nil: // deleted
+		return map[string]any{}
+	case []any:
+		return upPush(map[string]any{"configs": v})
+	case map[string]any:
+		if list, ok := v["configs"].([]any); ok {
+			for i := range list {
+				list[i] = upPush(list[i])
+			}
+			v["nextPageToken"] = ""
+		}
+		config, ok := v["pushNotificationConfig"].(map[string]any)
+		if !ok {
+			return v
+		}
+		if config["taskId"] = v["taskId"]; v["taskId"] == nil {
+			name, _ := v["name"].(string)
+			config["taskId"] = strings.Split(name+"/", "/")[1]
+		}
+		if auth, ok := config["authentication"].(map[string]any); ok {
+			if schemes, ok := auth["schemes"].([]any); ok {
+				auth["scheme"] = schemes[0]
+			}
+			delete(auth, "schemes")
+		}
+		return config
+	}
+	return v
+}
+
+// upFields are the names of fields in 0.3, as parts of a path, and those of 1.0.
+var upFields = strings.NewReplacer(
+	"message.content", "message.parts", "configuration.blocking", "configuration.returnImmediately",
+	"configuration.pushNotificationConfig", "configuration.taskPushNotificationConfig",
+	"configuration.pushNotification", "configuration.taskPushNotificationConfig",
+	"config.pushNotificationConfig.", "", "pushNotificationConfig.", "",
+	".file.bytes", ".raw", ".file.fileWithBytes", ".raw", ".file.uri", ".url", ".file.fileWithUri", ".url",
+	".file.mimeType", ".mediaType", ".file.name", ".filename", ".data.data", ".data",
+	"authentication.schemes[0]", "authentication.scheme", "authentication.schemes", "authentication.scheme",
+)
+
+// upError gives an error the names of 1.0.
+func upError(op string, e *rpcError) *rpcError {
+	old := e.field()
+	field := upFields.Replace(old)
+	if strings.Contains(op, "TaskPush") && !strings.HasPrefix(op, "Create") {
+		switch old {
+		case "id":
+			field = "taskId"
+		case "pushNotificationConfigId":
+			field = "id"
+		}
+	}
+	if field == old {
+		return e
+	}
+	up := *e
+	up.Message = strings.Replace(e.Message, old, field, 1)
+	up.Data = slices.Clone(e.Data)
+	for i, d := range up.Data {
+		if len(d.FieldViolations) > 0 {
+			up.Data[i].FieldViolations = []fieldViolation{{field, up.Message}}
+		}
+	}
+	return &up
 }
 
 // upAll turns everything in an answer into that of 1.0.
@@ -288,11 +270,37 @@ func upObject(o map[string]any) {
 // upPart turns a part into one of 1.0: its content, which may have a kind or be in an
 // object of its own.
 func upPart(p map[string]any) {
-	data, isData := p["data"].(map[string]any)
-	if inner, ok := data["data"]; isData && ok && len(data) == 1 && p["kind"] == nil {
-		p["data"] = inner
+	if raw, ok := p["data"].(json.RawMessage); ok {
+		upData(p, raw)
+	}
+	if file, ok := p["file"].(map[string]any); ok {
+		delete(p, "file")
+		for name, v := range file {
+			now := map[string]string{
+				"bytes": "raw", "fileWithBytes": "raw", "uri": "url", "fileWithUri": "url", "mimeType": "mediaType", "name": "filename",
+			}[name]
+			p[now] = v
+		}
 	}
 	delete(p, "kind")
+}
+
+func upData(p map[string]any, data json.RawMessage) {
+	if p["kind"] == nil {
+		data, _ = object(string(data))["data"].(json.RawMessage)
+	}
+	metadata, _ := p["metadata"].(json.RawMessage)
+	var marks map[string]json.RawMessage
+	if _ = json.Unmarshal(metadata, &marks); marks["data_part_compat"] != nil {
+		var wrapped struct{ Value json.RawMessage }
+		_ = json.Unmarshal(data, &wrapped)
+		data = wrapped.Value
+		delete(marks, "data_part_compat")
+		if p["metadata"] = marks; len(marks) == 0 {
+			delete(p, "metadata")
+		}
+	}
+	p["data"] = data
 }
 
 // withoutWords leaves out of a history what the agent said last, which is there for

@@ -573,6 +573,7 @@ func FuzzV03(f *testing.F) {
 	f.Add(byte(1), []byte(`{"message":{"metadata":{"a":"\ud800"}}}`), "1.0")
 	b := newBed(f)
 	b.work(f)
+	left := audit{b: b}
 	f.Fuzz(func(t *testing.T, method byte, params []byte, version string) {
 		i := int(method) % len(methods)
 		rpc := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":`, methods[i])
@@ -599,11 +600,21 @@ func FuzzV03(f *testing.F) {
 			if status >= 500 {
 				t.Fatalf("%s %s: %d %s", r.method, r.path, status, answer)
 			}
+			refused := status >= 300
 			for _, part := range answer {
-				if !json.Valid(part) {
+				var a struct {
+					Error   json.RawMessage
+					Message any // that of an error in HTTP+JSON
+				}
+				if err := json.Unmarshal(part, &a); err != nil && !json.Valid(part) {
 					t.Fatalf("%s %s: not JSON: %s", r.method, r.path, part)
 				}
+				if a.Error != nil {
+					refused = true
+					withoutInternals(t, string(part), r.path+string(params))
+				}
 			}
+			left.after(t, refused)
 		}
 	})
 }

@@ -55,8 +55,8 @@ func (f *face) registerAdmin() {
 	serve(f, anyone("get-agent", "GET", "/v1/agents/{ref}", agents, "Read an address."), f.getAgent)
 	serve(f, admin("update-agent", "PATCH", "/v1/agents/{ref}", agents, "Change what is given of an address.", 200), f.updateAgent)
 	serve(f, admin("delete-agent", "DELETE", "/v1/agents/{ref}", agents, "Delete an address. Its tokens end, its history stays.", 204), f.deleteAgent)
-	serve(f, named("set-endpoint", "PUT", "/v1/agents/{ref}/endpoint", agents, "Say how tasks reach an agent. Only {\"url\":null} works in this version: the agent pulls."), f.setEndpoint)
-	serve(f, named("set-own-endpoint", "PUT", "/v1/agents/me/endpoint", agents, "Say how tasks reach the caller. Only {\"url\":null} works in this version."), f.setOwnEndpoint)
+	serve(f, named("set-endpoint", "PUT", "/v1/agents/{ref}/endpoint", agents, "Say how tasks reach an agent: at a URL, or with {\"url\":null} when it pulls them."), f.setEndpoint)
+	serve(f, named("set-own-endpoint", "PUT", "/v1/agents/me/endpoint", agents, "Say how tasks reach the caller: at a URL, or with {\"url\":null} when it pulls them."), f.setOwnEndpoint)
 	serve(f, admin("create-token", "POST", "/v1/agents/{ref}/tokens", tokens, "Create a token that acts as an address. Only this answer has its secret.", 201), f.createToken)
 	serve(f, admin("list-tokens", "GET", "/v1/agents/{ref}/tokens", tokens, "List the tokens of an address.", 200), f.listTokens)
 	serve(f, admin("revoke-token", "DELETE", "/v1/tokens/{id}", tokens, "Revoke a token. What is open with it ends.", 204), f.revokeToken)
@@ -115,7 +115,7 @@ func (f *face) createAgent(ctx context.Context, p hub.Principal, in *with[wire.A
 	if err != nil {
 		return nil, err
 	}
-	return f.agentAnswer(f.opt.Identity.CreateAgent(ctx, p, spec))
+	return f.agentAnswer(p)(f.opt.Identity.CreateAgent(ctx, p, spec))
 }
 
 func (f *face) listAgents(ctx context.Context, p hub.Principal, _ *none) (*answer[wire.List[wire.Agent]], error) {
@@ -125,13 +125,13 @@ func (f *face) listAgents(ctx context.Context, p hub.Principal, _ *none) (*answe
 	}
 	list := wire.List[wire.Agent]{Data: make([]wire.Agent, 0, len(all))}
 	for i := range all {
-		list.Data = append(list.Data, f.agent(&all[i]))
+		list.Data = append(list.Data, f.agent(p, &all[i]))
 	}
 	return &answer[wire.List[wire.Agent]]{list}, nil
 }
 
 func (f *face) getAgent(ctx context.Context, p hub.Principal, in *one) (*answer[wire.Agent], error) {
-	return f.agentAnswer(f.opt.Identity.Agent(ctx, p, in.Ref))
+	return f.agentAnswer(p)(f.opt.Identity.Agent(ctx, p, in.Ref))
 }
 
 func (f *face) updateAgent(ctx context.Context, p hub.Principal, in *oneWith[wire.AgentRequest]) (*answer[wire.Agent], error) {
@@ -139,7 +139,7 @@ func (f *face) updateAgent(ctx context.Context, p hub.Principal, in *oneWith[wir
 	if err != nil {
 		return nil, err
 	}
-	return f.agentAnswer(f.opt.Identity.UpdateAgent(ctx, p, in.Ref, spec))
+	return f.agentAnswer(p)(f.opt.Identity.UpdateAgent(ctx, p, in.Ref, spec))
 }
 
 func (f *face) deleteAgent(ctx context.Context, p hub.Principal, in *one) (*none, error) {
@@ -147,41 +147,31 @@ func (f *face) deleteAgent(ctx context.Context, p hub.Principal, in *one) (*none
 }
 
 func (f *face) setEndpoint(ctx context.Context, p hub.Principal, in *oneWith[wire.EndpointRequest]) (*answer[wire.Agent], error) {
-	a, err := f.opt.Identity.Agent(ctx, p, in.Ref)
-	switch {
-	case err != nil:
-		return nil, err
-	case !p.Admin() && a.ID != p.Address:
-		return nil, hub.ErrNotPermitted()
-	case a.Kind == hub.KindHub:
-		return nil, hub.Errorf(hub.Invalid, "%s is the hub's own address: nothing is delivered to it", a.Handle)
-	}
-	if err := checkEndpoint(&in.Body); err != nil {
+	a, signing, err := f.opt.Identity.SetEndpoint(ctx, p, in.Ref, endpointSpec(&in.Body))
+	if err != nil {
 		return nil, err
 	}
-	return f.agentAnswer(a, nil)
+	shown := f.agent(p, a)
+	if shown.Endpoint != nil {
+		shown.Endpoint.SigningSecret = signing
+	}
+	return &answer[wire.Agent]{shown}, nil
+}
+
+// endpointSpec is the request in identity's terms.
+func endpointSpec(r *wire.EndpointRequest) identity.EndpointSpec {
+	spec := identity.EndpointSpec{Kind: r.Kind, ClearAuth: r.ClearAuth, Private: r.AllowPrivateNetwork}
+	if r.URL != nil {
+		spec.URL = *r.URL
+	}
+	if r.Auth != nil {
+		spec.Auth = &identity.EndpointAuth{Type: r.Auth.Type, Header: r.Auth.Header, Secret: r.Auth.Secret}
+	}
+	return spec
 }
 
 func (f *face) setOwnEndpoint(ctx context.Context, p hub.Principal, in *with[wire.EndpointRequest]) (*answer[wire.Agent], error) {
 	return f.setEndpoint(ctx, p, &oneWith[wire.EndpointRequest]{Ref: p.Address, Body: in.Body})
-}
-
-// checkEndpoint refuses every delivery but pull.
-func checkEndpoint(e *wire.EndpointRequest) error {
-	field := ""
-	switch {
-	case e.URL != nil:
-		field = "url"
-	case e.Kind != "":
-		field = "kind"
-	case e.Auth != nil:
-		field = "auth"
-	case e.AllowPrivateNetwork:
-		field = "allow_private_network"
-	default:
-		return nil
-	}
-	return hub.InvalidField(field, `webhook and a2a delivery are not available yet; send {"url":null} and let the agent pull its tasks from /v1/agents/me/tasks/next`)
 }
 
 func (f *face) createToken(ctx context.Context, p hub.Principal, in *oneWith[wire.TokenRequest]) (*answer[wire.Token], error) {
@@ -269,26 +259,63 @@ func checkCard(c wire.Card) (wire.Card, error) {
 	return c, nil
 }
 
-// agentAnswer answers with an address.
-func (f *face) agentAnswer(a *hub.Address, err error) (*answer[wire.Agent], error) {
-	if err != nil {
-		return nil, err
+// agentAnswer answers p with an address.
+func (f *face) agentAnswer(p hub.Principal) func(*hub.Address, error) (*answer[wire.Agent], error) {
+	return func(a *hub.Address, err error) (*answer[wire.Agent], error) {
+		if err != nil {
+			return nil, err
+		}
+		return &answer[wire.Agent]{f.agent(p, a)}, nil
 	}
-	return &answer[wire.Agent]{f.agent(a)}, nil
 }
 
-// agent is an address as /v1 shows it.
-func (f *face) agent(a *hub.Address) wire.Agent {
+// agent is an address as /v1 shows it to p.
+func (f *face) agent(p hub.Principal, a *hub.Address) wire.Agent {
 	shown := wire.Agent{
 		ID: a.ID, Handle: a.Handle, Name: a.Handle, Kind: a.Kind.String(), Description: a.Description,
 		Access: a.Access.String(), LeaseS: int(a.Lease / time.Second), MaxRedeliveries: a.MaxRedeliveries,
 		DedupeMessageID: a.DedupeMessageID, OnUnknown: a.OnUnknown,
-		Delivery: a.Kind.Delivery(), URL: f.opt.PublicURL + "/a/" + a.Handle, CreatedAt: wire.Time{Time: a.CreatedAt},
+		Delivery: delivery(a), URL: f.opt.PublicURL + "/a/" + a.Handle, CreatedAt: wire.Time{Time: a.CreatedAt},
 		LastSeenAt: timeOrNil(f.opt.Engine.LastSeen(a.ID)),
+	}
+	if p.Admin() || p.Address == a.ID {
+		shown.Endpoint = f.endpoint(a)
 	}
 	var card wire.Card
 	if a.Card != nil && json.Unmarshal(a.Card, &card) == nil {
 		shown.Card = &card
+	}
+	return shown
+}
+
+// delivery is how tasks reach an address, in /v1's words.
+func delivery(a *hub.Address) string {
+	if a.Endpoint != nil {
+		return a.Endpoint.Kind
+	}
+	return a.Kind.Delivery()
+}
+
+// endpoint is that of an address as /v1 shows it to its owner, without its secrets.
+func (f *face) endpoint(a *hub.Address) *wire.Endpoint {
+	e := a.Endpoint
+	if e == nil {
+		return nil
+	}
+	shown := &wire.Endpoint{Kind: e.Kind, URL: e.URL, AuthType: e.Auth, AuthHeader: e.Header, AllowPrivateNetwork: e.Private}
+	s, ok := f.opt.Engine.Standing(a.ID)
+	if !ok {
+		return shown
+	}
+	shown.Slots, shown.InFlight = s.Slots, s.InFlight
+	if s.Trouble != "" {
+		shown.Trouble = &wire.EndpointTrouble{Reason: s.Trouble, Since: wire.Time{Time: s.Since}, NextTry: wire.Time{Time: s.NextTry}}
+	}
+	if l := s.Last; l != nil {
+		shown.LastDelivery = &wire.EndpointDelivery{
+			TaskID: l.Task, Attempt: l.Attempt, Outcome: l.Outcome, Status: l.Status,
+			LatencyMS: l.Took.Milliseconds(), Detail: l.Detail, At: wire.Time{Time: l.At},
+		}
 	}
 	return shown
 }

@@ -83,7 +83,20 @@ func TestAdministrationRefusals(t *testing.T) {
 		{"POST", "/v1/agents/coder/tokens", `{"expires_in":0}`, nil, 400, "invalid", "expires_in"},
 		{"POST", "/v1/agents/coder/tokens", `{"expires_in":"1h"}`, nil, 400, "invalid", "expires_in"},
 		{"DELETE", "/v1/tokens/none", ``, nil, 404, "not_found", ""},
-		{"PUT", "/v1/agents/coder/endpoint", `{"url":"https://x.example/hook"}`, nil, 400, "invalid", "url"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"https://x.example/hook","kind":"a2a"}`, nil, 400, "invalid", "kind"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"https://x.example/hook","kind":"carrier"}`, nil, 400, "invalid", "kind"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://127.0.0.1:9/hook"}`, nil, 400, "invalid", "url"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"ftp://x.example/hook"}`, nil, 400, "invalid", "url"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://10.1.2.3/hook"}`, nil, 400, "invalid", "url"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://192.0.2.7/","auth":{"type":"digest","secret":"s"}}`, nil, 400, "invalid", "url"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://1.1.1.1/","auth":{"type":"digest","secret":"s"}}`, nil, 400, "invalid", "auth.type"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://1.1.1.1/","auth":{"type":"bearer","secret":""}}`, nil, 400, "invalid", "auth.secret"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://1.1.1.1/","auth":{"type":"bearer","secret":"a\nb"}}`, nil, 400, "invalid", "auth.secret"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://1.1.1.1/","auth":{"type":"basic","secret":"nocolon"}}`, nil, 400, "invalid", "auth.secret"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://1.1.1.1/","auth":{"type":"header","header":"Host","secret":"s"}}`, nil, 400, "invalid", "auth.header"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://1.1.1.1/","auth":{"type":"header","header":"webhook-id","secret":"s"}}`, nil, 400, "invalid", "auth.header"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://1.1.1.1/","auth":{"type":"bearer","secret":"s"},"clear_auth":true}`, nil, 400, "invalid", "clear_auth"},
+		{"PUT", "/v1/agents/coder/endpoint", `{"url":null,"allow_private_network":true}`, nil, 400, "invalid", "allow_private_network"},
 		{"PUT", "/v1/agents/coder/endpoint", `{"url":null,"kind":"webhook"}`, nil, 400, "invalid", "kind"},
 	} {
 		a := admin.do(c.method, c.path, c.body, c.header...)
@@ -138,7 +151,7 @@ func TestOnlyTheAdministratorAdministers(t *testing.T) {
 	}
 }
 
-func TestEndpointsArePullForNow(t *testing.T) {
+func TestWithoutAnEndpointTheAgentPulls(t *testing.T) {
 	t.Parallel()
 	h, admin := start(t)
 	coder := agent(t, h, "coder")
@@ -151,11 +164,6 @@ func TestEndpointsArePullForNow(t *testing.T) {
 		if a := decode[wire.Agent](t, c.as.want(200, "PUT", "/v1/agents/"+c.path+"/endpoint", c.body)); a.Handle != "coder" || a.Delivery != "pull" {
 			t.Errorf("%+v", a)
 		}
-	}
-	a := coder.do("PUT", "/v1/agents/me/endpoint", `{"url":"https://x.example/hook","kind":"webhook"}`)
-	refused(t, a, 400, "invalid", "url")
-	if !strings.Contains(a.body, "webhook and a2a delivery are not available yet") {
-		t.Error(a.body)
 	}
 	for _, ref := range []string{"me", "admin", "anonymous"} {
 		if a := admin.do("PUT", "/v1/agents/"+ref+"/endpoint", `{"url":null}`); a.status != 400 && a.status != 404 {

@@ -257,6 +257,17 @@ func newReport(body []byte) (report, error) {
 	return rep, nil
 }
 
+// ParseResult reads the body of a result as /v1/agents/me/tasks/{id}/result takes it, and
+// gives Events, State, Message, Error and Digest of the report that it is. Its errors are
+// hub.Invalid with the path of the field at fault.
+func ParseResult(body []byte) (hub.Report, error) {
+	r, err := newReport(body)
+	if err != nil {
+		return hub.Report{}, err
+	}
+	return hub.Report{Events: r.events, State: r.state, Message: r.message, Error: r.reason, Digest: r.digest}, nil
+}
+
 // words gives the status message and the error of the report. A reason without a
 // message becomes one, because the message is all that A2A shows of it.
 func (b *resultBody) words() (message []byte, reason string) {

@@ -35,7 +35,7 @@ quick: ## run the tests without the race detector and without the slow ones
 	go test -short ./...
 
 .PHONY: tools
-tools: ## install what the tests need: a C compiler for the race detector, strace, curl, and Python with pip
+tools: ## install what the tests need: a C compiler for the race detector, strace, curl, Python with pip, and Node with npm
 	@.ci/tools
 
 .PHONY: check

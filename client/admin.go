@@ -40,6 +40,13 @@ func (c *Client) UpdateAgent(ctx context.Context, ref string, r AgentRequest) (*
 	return atAgent[Agent](ctx, c, ref, call{method: http.MethodPatch, body: r, repeat: bounded})
 }
 
+// SetEndpoint says where the hub delivers the tasks of an address, "me" for the caller's
+// own; for the administrator and the agent itself. The secret of the signatures is in the
+// answer that made the endpoint and nowhere else.
+func (c *Client) SetEndpoint(ctx context.Context, ref string, r EndpointRequest) (*Agent, error) {
+	return atAgent[Agent](ctx, c, ref, call{method: http.MethodPut, body: r, repeat: unsent}, "endpoint")
+}
+
 // DeleteAgent deletes an address; for the administrator. Its history stays.
 func (c *Client) DeleteAgent(ctx context.Context, ref string) error {
 	_, err := atAgent[struct{}](ctx, c, ref, call{method: http.MethodDelete, repeat: unsent})

@@ -29,6 +29,10 @@ type (
 	Agent = wire.Agent
 	// AgentRequest creates or changes an address.
 	AgentRequest = wire.AgentRequest
+	// EndpointRequest says where the hub delivers the tasks of an address.
+	EndpointRequest = wire.EndpointRequest
+	// EndpointAuth is the credential that the hub presents there.
+	EndpointAuth = wire.EndpointAuth
 	// Token is a credential.
 	Token = wire.Token
 	// TokenRequest asks for a credential.

@@ -230,29 +230,76 @@ type Agent struct {
 	MaxRedeliveries int    `json:"max_redeliveries"`
 	DedupeMessageID bool   `json:"dedupe_message_id"`
 	OnUnknown       string `json:"on_unknown"`
-	Delivery        string `json:"delivery"` // pull, or inbox of a person
+	Delivery        string `json:"delivery"` // pull, webhook, or inbox of a person
 	URL             string `json:"url"`
 	CreatedAt       Time   `json:"created_at" format:"date-time"`
 	// LastSeenAt tells when a worker last asked for a task; nil if none has since the
 	// hub started.
 	LastSeenAt *Time `json:"last_seen_at" format:"date-time"`
+	// Endpoint is where the hub delivers; only the address itself and the administrator
+	// see it.
+	Endpoint *Endpoint `json:"endpoint,omitempty"`
+}
+
+// Endpoint is where the hub delivers the tasks of an address, and how that goes.
+type Endpoint struct {
+	Kind string `json:"kind"` // "webhook"
+	URL  string `json:"url"`
+	// AuthType is the form of the credential: "bearer", "header" or "basic"; empty for
+	// none. AuthHeader names the header of "header".
+	AuthType            string `json:"auth_type"`
+	AuthHeader          string `json:"auth_header,omitempty"`
+	AllowPrivateNetwork bool   `json:"allow_private_network"`
+	// SigningSecret is the key of the signatures, in the form of Standard Webhooks. It is
+	// in the answer that made the endpoint and nowhere else.
+	SigningSecret string `json:"signing_secret,omitempty"`
+	// Slots is how many tasks are delivered at once, InFlight how many are just now.
+	Slots    int `json:"slots"`
+	InFlight int `json:"in_flight"`
+	// Trouble is why nothing can be delivered just now, nil if nothing is wrong.
+	Trouble *EndpointTrouble `json:"trouble,omitempty"`
+	// LastDelivery is the last since the hub started, nil if there was none.
+	LastDelivery *EndpointDelivery `json:"last_delivery,omitempty"`
+}
+
+// EndpointTrouble is why nothing can be delivered to an endpoint.
+type EndpointTrouble struct {
+	Reason  string `json:"reason"`
+	Since   Time   `json:"since" format:"date-time"`
+	NextTry Time   `json:"next_try" format:"date-time"`
+}
+
+// EndpointDelivery is what became of one delivery.
+type EndpointDelivery struct {
+	TaskID  string `json:"task_id"`
+	Attempt int    `json:"attempt"`
+	// Outcome is answered; accepted, with the result to come later; refused, which fails
+	// the task; lost, which is repeated; or unsent, which is too and counts for nothing.
+	Outcome   string `json:"outcome"`
+	Status    int    `json:"status,omitempty"` // of the answer, if there was one
+	LatencyMS int64  `json:"latency_ms"`
+	Detail    string `json:"detail,omitempty"`
+	At        Time   `json:"at" format:"date-time"` // when it ended
 }
 
 // EndpointRequest is the body of PUT /v1/agents/{ref}/endpoint. A nil URL means that
-// the agent pulls, the only delivery there is in this version.
+// the agent pulls.
 type EndpointRequest struct {
-	URL                 *string       `json:"url,omitempty"`
-	Kind                string        `json:"kind,omitempty"` // "webhook" or "a2a"
-	Auth                *EndpointAuth `json:"auth,omitempty"`
-	ClearAuth           bool          `json:"clear_auth,omitempty"`
-	AllowPrivateNetwork bool          `json:"allow_private_network,omitempty"`
+	URL  *string `json:"url,omitempty"`
+	Kind string  `json:"kind,omitempty"` // "webhook", also if empty; "a2a" is for a later version
+	// Auth replaces the credential. Without it the old one is kept, unless ClearAuth.
+	Auth      *EndpointAuth `json:"auth,omitempty"`
+	ClearAuth bool          `json:"clear_auth,omitempty"`
+	// AllowPrivateNetwork lets the URL lead into a private network; for the administrator
+	// to say. Nil keeps what was said of the same URL.
+	AllowPrivateNetwork *bool `json:"allow_private_network,omitempty"`
 }
 
 // EndpointAuth is the credential that the hub presents at an endpoint.
 type EndpointAuth struct {
 	Type   string `json:"type"` // "bearer", "header" or "basic"
 	Header string `json:"header,omitempty"`
-	Secret string `json:"secret"`
+	Secret string `json:"secret"` // of "basic": user:password
 }
 
 // TokenRequest is the body of POST /v1/agents/{ref}/tokens.

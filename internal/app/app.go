@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/config"
+	"github.com/holdfast-hub/holdfast/internal/delivery"
 	"github.com/holdfast-hub/holdfast/internal/delivery/push"
 	"github.com/holdfast-hub/holdfast/internal/egress"
 	"github.com/holdfast-hub/holdfast/internal/engine"
@@ -28,7 +29,12 @@ import (
 )
 
 // storeName is what the administrator is told about where things are kept.
-const storeName = "sqlite"
+func (a *App) storeName() string {
+	if a.cfg.DatabaseURL != "" {
+		return "postgres"
+	}
+	return "sqlite"
+}
 
 // App is a hub. Make one with New and Run it once.
 type App struct {
@@ -42,6 +48,11 @@ type App struct {
 	identity *identity.Service
 	egress   *egress.Guard // the way out
 	pusher   *push.Sender  // nil without push notifications
+
+	egressOptions egress.Options
+	calls         *egress.Guard        // the way out for deliveries, which take longer
+	dispatcher    *delivery.Dispatcher // nil without endpoints
+
 	engine   *engine.Engine
 	listener net.Listener
 	server   *http.Server
@@ -52,8 +63,12 @@ type App struct {
 
 	draining   atomic.Bool
 	endContext context.CancelCauseFunc // of every request
-	closeOnce  sync.Once
-	closeErr   error
+	// heed is told what other replicas have changed, once there is an engine; alone runs
+	// what is to be done once by all replicas together.
+	heed      atomic.Pointer[func(hub.Change)]
+	alone     func(context.Context, func() error) error
+	closeOnce sync.Once
+	closeErr  error
 }
 
 // New opens everything that a hub needs, and listens. Nothing is served before
@@ -62,7 +77,7 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	a := &App{cfg: cfg, log: log, started: time.Now(), metrics: newMetrics()}
+	a := &App{cfg: cfg, log: log, started: time.Now(), metrics: newMetrics(), alone: alwaysAlone}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -77,13 +92,19 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 	if err := a.openVault(ctx); err != nil {
 		return nil, err
 	}
-	a.identity = identity.New(identity.Options{Store: a.store, Anonymous: cfg.Anonymous, Log: log})
-	a.secret, _, err = a.identity.EnsureAdmin(ctx, cfg.AdminToken)
+	a.openDelivery()
+	a.identity = identity.New(a.identityOptions(cfg))
+	err = a.alone(ctx, func() (err error) {
+		a.secret, _, err = a.identity.EnsureAdmin(ctx, cfg.AdminToken)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	a.openPush()
 	a.engine = engine.New(a.engineOptions())
+	heed := a.engine.Heed
+	a.heed.Store(&heed)
 	a.lot = httpx.NewLot(a.identity.Follow)
 	a.metrics.watchOpen(a.engine.Waiting, a.lot.Parked)
 	if err := a.listen(ctx); err != nil {
@@ -94,6 +115,9 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 
 // openStore opens the store, metered.
 func (a *App) openStore(ctx context.Context) error {
+	if a.cfg.DatabaseURL != "" {
+		return a.openPostgres(ctx)
+	}
 	s, err := sqlite.Open(ctx, sqlite.Options{
 		Dir: a.cfg.Data, Log: a.log, Observe: a.metrics.batch, Synchronous: a.cfg.Synchronous,
 	})
@@ -112,6 +136,9 @@ func (a *App) engineOptions() engine.Options {
 	}
 	if a.pusher != nil { // a nil *push.Sender in Pusher would be no nil
 		opt.Pusher, opt.Sealer, opt.CheckPushURL = a.pusher, a.vault, a.checkPushURL
+	}
+	if a.dispatcher != nil {
+		opt.Deliveries = a.dispatcher
 	}
 	return opt
 }
@@ -134,15 +161,19 @@ func (a *App) NewAdminToken() string { return a.secret }
 // is shown nowhere else.
 func (a *App) Banner(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Holdfast is at %s and keeps its data in %s.\n", a.url, a.cfg.Data)
+	data, lost := a.cfg.Data, "stop the hub and run: holdfast admin-token --data "+a.cfg.Data
+	if a.cfg.DatabaseURL != "" { // which has a password in it
+		data, lost = "its database", "start the replicas again with another one in HOLDFAST_ADMIN_TOKEN"
+	}
+	fmt.Fprintf(&b, "Holdfast is at %s and keeps its data in %s.\n", a.url, data)
 	if a.secret != "" {
 		fmt.Fprintf(&b, `
 Its admin token is shown only this once. To use the hub from a shell as its administrator:
 
     export HOLDFAST_URL=%s HOLDFAST_TOKEN=%s
 
-If the token gets lost, stop the hub and run: holdfast admin-token --data %s
-`, a.url, a.secret, a.cfg.Data)
+If the token gets lost, %s
+`, a.url, a.secret, lost)
 	}
 	if a.cfg.Anonymous {
 		b.WriteString("Callers on this machine need no token (--anonymous).\n")
@@ -160,6 +191,9 @@ func (a *App) Run(ctx context.Context) error {
 	a.identity.Start()
 	if a.pusher != nil {
 		a.pusher.Start()
+	}
+	if a.dispatcher != nil {
+		a.dispatcher.Start(a.engine)
 	}
 	served := make(chan error, 1)
 	go func() { served <- a.serve() }()
@@ -186,6 +220,9 @@ func (a *App) shutdown() error {
 	a.resumed.SetKeepAlivesEnabled(false)
 	polite := make(chan error, 1)
 	go func() { polite <- a.stopServer(a.cfg.ShutdownTimeout * 7 / 10) }()
+	if a.dispatcher != nil {
+		a.dispatcher.Drain()
+	}
 	a.engine.Drain()
 	if <-polite == nil {
 		return nil
@@ -222,6 +259,7 @@ func (a *App) Close() error {
 		if a.endContext != nil {
 			a.endContext(context.Canceled)
 		}
+		a.closeDelivery()
 		if a.engine != nil {
 			a.engine.Close()
 		}

@@ -24,6 +24,7 @@ type metrics struct {
 	requests    *prometheus.CounterVec
 	latency     *prometheus.HistogramVec
 	pushes      *prometheus.CounterVec
+	deliveries  *prometheus.HistogramVec
 	requestsNow atomic.Int64
 	streamsNow  atomic.Int64
 	batches     prometheus.Histogram
@@ -32,7 +33,7 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(), deliveries: newDeliveries(),
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_transitions_total", Help: "What happened to tasks, by kind.",
 		}, []string{"kind"}),
@@ -55,7 +56,7 @@ func newMetrics() *metrics {
 			Buckets: prometheus.ExponentialBuckets(.0001, 2, 16),
 		}),
 	}
-	m.registry.MustRegister(m.transitions, m.requests, m.latency, m.pushes, m.batches, m.commits,
+	m.registry.MustRegister(m.transitions, m.requests, m.latency, m.pushes, m.deliveries, m.batches, m.commits,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -212,6 +213,19 @@ func (s *meteredStore) Release(ctx context.Context, callee, task string, attempt
 		s.add("released", 1)
 	}
 	return err
+}
+
+// Lose implements hub.Transitions.
+func (s *meteredStore) Lose(ctx context.Context, l hub.Loss) (*hub.Task, error) {
+	t, err := s.Store.Lose(ctx, l)
+	switch {
+	case s.refused(err):
+	case t.State == hub.Failed:
+		s.add("failed", 1)
+	default:
+		s.add("lost", 1)
+	}
+	return t, err
 }
 
 // Report implements hub.Transitions.

@@ -26,7 +26,8 @@ func (a *App) openEgress() error {
 	if err != nil {
 		return fmt.Errorf("--egress-allow-private: %w", err)
 	}
-	a.egress = egress.New(egress.Options{AllowLocal: ports, AllowPrivate: targets, Log: a.log})
+	a.egressOptions = egress.Options{AllowLocal: ports, AllowPrivate: targets, Log: a.log}
+	a.egress = egress.New(a.egressOptions)
 	return nil
 }
 

@@ -180,7 +180,7 @@ func (a *App) routes() http.Handler {
 	})
 	api := v1.New(v1.Options{
 		Engine: a.engine, Identity: a.identity, PublicURL: a.url, MaxBody: a.cfg.MaxBody, Limits: a.cfg.Limits(),
-		Version: a.cfg.Version, StoreName: storeName, StartedAt: a.started, Log: a.log, Lot: a.lot, ParkFrom: parkFrom,
+		Version: a.cfg.Version, StoreName: a.storeName(), StartedAt: a.started, Log: a.log, Lot: a.lot, ParkFrom: parkFrom,
 		Stats: a.store.QueueStats,
 	})
 	mux := http.NewServeMux()

@@ -47,7 +47,12 @@ var allowed = map[string][]string{
 	"internal/signing":  {"internal/hub"},
 
 	// What brings something out of the hub goes through the guard.
-	"internal/delivery/*": {"internal/hub", "internal/canon", "internal/egress"},
+	"internal/delivery":         {"internal/hub", "internal/engine", "internal/canon"}, // a worker, and so a client of the engine
+	"internal/delivery/*":       {"internal/hub", "internal/canon", "internal/egress"},
+	"internal/delivery/webhook": {"internal/hub", "internal/canon", "internal/rawjson", "internal/egress", "internal/delivery"},
+	"internal/delivery/deliverytest": {
+		"internal/hub", "internal/canon", "internal/engine", "internal/delivery", "internal/store/sqlite", "internal/vault",
+	},
 
 	// Faces know no store and no other face.
 	"internal/face/*": {
@@ -58,8 +63,8 @@ var allowed = map[string][]string{
 	// The one place where all of them meet.
 	"internal/app": {
 		"internal/config", "internal/hub", "internal/engine", "internal/identity", "internal/httpx",
-		"internal/store/sqlite", "internal/face/a2a", "internal/face/v1", "wire",
-		"internal/vault", "internal/signing", "internal/egress", "internal/delivery/push",
+		"internal/store/sqlite", "internal/store/postgres", "internal/face/a2a", "internal/face/v1", "wire",
+		"internal/vault", "internal/signing", "internal/egress", "internal/delivery", "internal/delivery/push", "internal/delivery/webhook",
 	},
 
 	// The command line works through the public client, so that the client stays
@@ -91,12 +96,13 @@ var libraries = map[string][]string{
 	"github.com/go-jose/go-jose/v4":       {"internal/signing", "internal/face/a2a"},
 	"github.com/gowebpki/jcs":             {"internal/face/a2a"},
 	"github.com/google/go-cmp":            {"internal/store/storetest"},
-	"github.com/pressly/goose":            {"internal/store/sqlite"},
+	"github.com/jackc/pgx":                {"internal/store/postgres", "internal/store/pgtest"},
+	"github.com/pressly/goose":            {"internal/store/sqlite", "internal/store/postgres"},
 	"github.com/prometheus/client_golang": {"internal/app"},
 	"github.com/spf13/cobra":              {"internal/cli"},
 	"github.com/spf13/pflag":              {"internal/cli"},
 	"github.com/tink-crypto/tink-go":      {"internal/vault"},
-	"github.com/standard-webhooks":        {"internal/delivery/push"},
+	"github.com/standard-webhooks":        {"internal/delivery/push", "internal/delivery/webhook"},
 	"golang.org/x/sys":                    {"internal/store/sqlite", "internal/cli"},
 	"golang.org/x/time":                   {"internal/engine"},
 	"google.golang.org/genproto":          {"internal/face/a2a"},
@@ -115,7 +121,7 @@ var outbound = []string{"internal/egress", "client", "internal/cli", "internal/b
 
 // guarded is what may make requests, but not send them other than by the client of an
 // egress.Guard that it was given.
-var guarded = []string{"internal/delivery/push"}
+var guarded = []string{"internal/delivery/push", "internal/delivery/webhook"}
 
 // pkg is what go list says of a package.
 type pkg struct {

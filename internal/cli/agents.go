@@ -13,7 +13,7 @@ import (
 
 func (p *program) agentsCommand() *cobra.Command {
 	agents := &cobra.Command{Use: "agents", Short: "Addresses: who can be called", Args: asUsed, RunE: p.help}
-	agents.AddCommand(p.agentsList(), p.agentsShow(), p.agentsAdd(), p.agentsSet(), p.agentsRemove())
+	agents.AddCommand(p.agentsList(), p.agentsShow(), p.agentsAdd(), p.agentsSet(), p.agentsEndpoint(), p.agentsRemove())
 	return agents
 }
 
@@ -73,14 +73,14 @@ func (p *program) agentsShow() *cobra.Command {
 
 func (p *program) showAgent(a *client.Agent) error {
 	return p.show(a, a.Handle, func() error {
-		return p.fields(
-			field{"Address", at(a.Handle)}, field{"Id", a.ID}, field{"Kind", a.Kind}, field{"Description", a.Description},
-			field{"URL", a.URL}, field{"Access", a.Access}, field{"Delivery", a.Delivery},
-			field{"Lease", unlessHubs(a.LeaseS > 0, (time.Duration(a.LeaseS) * time.Second).String())},
-			field{"Redeliveries", unlessHubs(a.MaxRedeliveries >= 0, strconv.Itoa(a.MaxRedeliveries))},
-			field{"One task per message id", strconv.FormatBool(a.DedupeMessageID)},
-			field{"Worker seen", seen(a.LastSeenAt, time.Now())}, field{"Made", moment(&a.CreatedAt)},
-		)
+		return p.fields(append([]field{
+			{"Address", at(a.Handle)}, {"Id", a.ID}, {"Kind", a.Kind}, {"Description", a.Description},
+			{"URL", a.URL}, {"Access", a.Access}, {"Delivery", a.Delivery},
+			{"Lease", unlessHubs(a.LeaseS > 0, (time.Duration(a.LeaseS) * time.Second).String())},
+			{"Redeliveries", unlessHubs(a.MaxRedeliveries >= 0, strconv.Itoa(a.MaxRedeliveries))},
+			{"One task per message id", strconv.FormatBool(a.DedupeMessageID)},
+			{"Worker seen", seen(a.LastSeenAt, time.Now())}, {"Made", moment(&a.CreatedAt)},
+		}, endpointFields(a)...)...)
 	})
 }
 

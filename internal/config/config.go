@@ -27,6 +27,9 @@ type Config struct {
 	Listen string
 	// Data is the directory that holds everything the hub keeps.
 	Data string
+	// DatabaseURL, if not empty, is that of the PostgreSQL database that the hub keeps
+	// everything in, in place of Data; DatabaseDirectURL leads to the same past any pooler.
+	DatabaseURL, DatabaseDirectURL string
 	// PublicURL is the base of every URL that the hub gives out; from Listen if empty.
 	PublicURL string
 	// Anonymous lets in requests without a token. Loopback only.
@@ -75,6 +78,12 @@ type Config struct {
 	PushGiveUp time.Duration
 	// PushBackoffMin and PushBackoffMax bound the wait before another try.
 	PushBackoffMin, PushBackoffMax time.Duration
+	// NoWebhook turns deliveries to endpoints off.
+	NoWebhook bool
+	// WebhookSlots is how many tasks of one address are delivered to its webhook at once.
+	WebhookSlots int
+	// WebhookTimeout is how long a webhook may take to answer.
+	WebhookTimeout time.Duration
 	// EgressAllowLocal are the ports and ranges of ports on loopback that the hub may
 	// call, such as "8080,9000-9010".
 	EgressAllowLocal string
@@ -111,6 +120,7 @@ func Default() Config {
 		TaskEvents: int(l.Events), TaskBytes: l.Bytes, TaskMessages: l.Messages, OpenTasks: l.OpenTasks,
 		Rate: 5_000, Burst: 10_000, TaskPushes: l.Pushes,
 		PushGiveUp: 24 * time.Hour, PushBackoffMin: time.Second, PushBackoffMax: 10 * time.Minute,
+		WebhookSlots: 4, WebhookTimeout: 10 * time.Minute,
 		ShutdownTimeout: 10 * time.Second,
 	}
 }
@@ -130,7 +140,7 @@ const MinRetain = 24 * time.Hour
 // Validate reports every setting that cannot work, in words that say what to do.
 func (c *Config) Validate() error {
 	return errors.Join(
-		c.checkListen(), c.checkPublicURL(), c.checkTLS(), c.checkCORS(), c.checkAnonymous(), c.checkMasterKey(),
+		c.checkListen(), c.checkPublicURL(), c.checkTLS(), c.checkCORS(), c.checkAnonymous(), c.checkMasterKey(), c.checkDatabase(),
 		oneOf("log-format", c.LogFormat, "text", "json"),
 		notEmpty("data", c.Data),
 		between("blocking-limit", c.BlockingLimit, time.Second, 24*time.Hour),
@@ -151,6 +161,8 @@ func (c *Config) Validate() error {
 		between("push-give-up", c.PushGiveUp, time.Minute, 30*24*time.Hour),
 		between("push-backoff-min", c.PushBackoffMin, 10*time.Millisecond, time.Hour),
 		between("push-backoff-max", c.PushBackoffMax, c.PushBackoffMin, 24*time.Hour),
+		between("webhook-slots", c.WebhookSlots, 1, 1_000),
+		between("webhook-timeout", c.WebhookTimeout, time.Second, 24*time.Hour),
 		between("rate", c.Rate, 0.01, 1e6),
 		between("burst", c.Burst, 1, 1e6),
 	)
@@ -196,6 +208,23 @@ func (c *Config) checkTLS() error {
 		return nil
 	}
 	return errors.New("--tls-cert and --tls-key belong together: give both, or neither")
+}
+
+func (c *Config) checkDatabase() error {
+	switch {
+	case c.DatabaseURL == "" && c.DatabaseDirectURL == "":
+		return nil
+	case c.DatabaseURL == "":
+		return errors.New("--database-direct-url is where else the database of --database-url can be reached: give that, too")
+	case c.MasterKey == "" && c.MasterKeyFile == "":
+		return errors.New("with --database-url all replicas need the same master key: make one with holdfast keys new, and set HOLDFAST_MASTER_KEY or --master-key-file for each of them")
+	}
+	for _, u := range []string{c.DatabaseURL, c.DatabaseDirectURL} {
+		if u != "" && !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://") {
+			return errors.New("--database-url and --database-direct-url have to begin with postgres://, as in postgres://user:password@host:5432/holdfast")
+		}
+	}
+	return nil
 }
 
 func (c *Config) checkMasterKey() error {

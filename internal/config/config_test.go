@@ -115,7 +115,7 @@ func lookup(env map[string]string) func(string) (string, bool) {
 func TestEnvironmentErrorsNameTheVariable(t *testing.T) {
 	for name, value := range map[string]string{
 		"HOLDFAST_RETAIN": "30 days", "HOLDFAST_ANONYMOUS": "perhaps", "HOLDFAST_BURST": "many", "HOLDFAST_RATE": "fast",
-		"HOLDFAST_MAX_BODY": "8 megs", "HOLDFAST_LOG_LEVEL": "loud", "HOLDFAST_DATABASE_URL": "postgres://x",
+		"HOLDFAST_MAX_BODY": "8 megs", "HOLDFAST_LOG_LEVEL": "loud",
 	} {
 		c := config.Default()
 		if err := c.ApplyEnv(lookup(map[string]string{name: value}), nil); err == nil || !strings.Contains(err.Error(), name) {
@@ -144,6 +144,10 @@ func TestValidate(t *testing.T) {
 		"public URL with a user":    {func(c *config.Config) { c.PublicURL = "https://a:b@example.com" }, "--public-url"},
 		"half of TLS":               {func(c *config.Config) { c.TLSCert = "cert.pem" }, "--tls-key"},
 		"two master keys":           {func(c *config.Config) { c.MasterKey = "hush"; c.MasterKeyFile = "x" }, "--master-key-file"},
+		"a database":                {func(c *config.Config) { c.DatabaseURL = "postgres://hub@db/holdfast"; c.MasterKey = "hush" }, ""},
+		"a database and no key":     {func(c *config.Config) { c.DatabaseURL = "postgres://hub@db/holdfast" }, "HOLDFAST_MASTER_KEY"},
+		"another kind of database":  {func(c *config.Config) { c.DatabaseURL = "mysql://hub@db/holdfast"; c.MasterKey = "hush" }, "postgres://"},
+		"a direct URL alone":        {func(c *config.Config) { c.DatabaseDirectURL = "postgres://hub@db/holdfast" }, "--database-url"},
 		"no push configurations":    {func(c *config.Config) { c.TaskPushes = 0 }, "--task-pushes"},
 		"giving up too soon":        {func(c *config.Config) { c.PushGiveUp = time.Second }, "--push-give-up"},
 		"push backoff upside down":  {func(c *config.Config) { c.PushBackoffMin, c.PushBackoffMax = time.Minute, time.Second }, "--push-backoff-max"},

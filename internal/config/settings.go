@@ -41,6 +41,8 @@ func (c *Config) Settings() []Setting {
 	return []Setting{
 		{Name: "listen", Value: text(&c.Listen), Doc: "address and port to listen on"},
 		{Name: "data", Value: text(&c.Data), Doc: "directory that holds everything the hub keeps; created if missing"},
+		{Name: "database-url", Value: text(&c.DatabaseURL), Doc: "PostgreSQL database that holds everything in place of the data directory, for any number of replicas, such as postgres://user:password@host:5432/holdfast; better set in the environment, where no list of processes shows the password"},
+		{Name: "database-direct-url", Value: text(&c.DatabaseDirectURL), Doc: "the same database past PgBouncer, if --database-url leads through one; replicas tell each other through it what has changed"},
 		{Name: "public-url", Value: text(&c.PublicURL), Doc: "how callers reach the hub, the base of every URL it gives out; taken from --listen if empty"},
 		{Name: "anonymous", Value: flag(&c.Anonymous), Doc: "let in callers without a token, for trying out; with a loopback listener only"},
 		{Name: "tls-cert", Value: text(&c.TLSCert), Doc: "PEM file with the certificate chain; together with --tls-key the hub speaks HTTPS"},
@@ -67,6 +69,9 @@ func (c *Config) Settings() []Setting {
 		{Name: "push-give-up", Value: duration(&c.PushGiveUp), Doc: "how long a push notification is tried before it is given up"},
 		{Name: "push-backoff-min", Value: duration(&c.PushBackoffMin), Doc: "the longest wait before the second try of a push notification; it doubles with each"},
 		{Name: "push-backoff-max", Value: duration(&c.PushBackoffMax), Doc: "the longest wait before another try of a push notification"},
+		{Name: "no-webhook", Value: flag(&c.NoWebhook), Doc: "deliver to no webhooks: agents pull their tasks"},
+		{Name: "webhook-slots", Value: number(&c.WebhookSlots), Doc: "tasks of one address that are delivered to its webhook at once"},
+		{Name: "webhook-timeout", Value: duration(&c.WebhookTimeout), Doc: "how long a webhook may take to answer; one that takes longer answers at once that it works, and reports later"},
 		{Name: "egress-allow-local", Value: text(&c.EgressAllowLocal), Doc: "ports and ranges of ports on this machine's loopback that the hub may call, such as 8080,9000-9010, for local use; anybody who may send a task can have them called"},
 		{Name: "egress-allow-private", Value: text(&c.EgressAllowPrivate), Doc: "hosts, addresses and networks in private networks that the hub may call, such as hooks.internal,10.9.0.0/16; anybody who may send a task can have them called"},
 		{Name: "shutdown-timeout", Value: duration(&c.ShutdownTimeout), Doc: "how long open requests may take to end when the hub stops"},
@@ -82,9 +87,6 @@ func (c *Config) Settings() []Setting {
 // os.LookupEnv; changed reports whether a flag was given, nil for none. An empty
 // variable counts as unset.
 func (c *Config) ApplyEnv(lookup func(string) (string, bool), changed func(name string) bool) error {
-	if v, _ := lookup("HOLDFAST_DATABASE_URL"); v != "" {
-		return errors.New("HOLDFAST_DATABASE_URL is set, but PostgreSQL is not built in yet: unset it and use --data")
-	}
 	var errs []error
 	for _, s := range c.Settings() {
 		v, _ := lookup(s.Env())

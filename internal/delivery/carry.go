@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,6 +15,7 @@ import (
 // carry delivers a claimed task and settles what came of it.
 func (d *Dispatcher) carry(r *route, x Delivery) {
 	begun := time.Now()
+	x.Sent = func() { d.reached(r, x.Endpoint.URL) }
 	out, lost := d.deliver(x)
 	switch {
 	case lost != nil && out.Kind != Answered:
@@ -35,6 +37,16 @@ func (d *Dispatcher) carry(r *route, x Delivery) {
 	r.note(x.Task, out, took)
 	d.weigh(r, x, out, lost)
 	d.attend(r)
+}
+
+// reached ends the rest of an address whose endpoint can be reached again.
+func (d *Dispatcher) reached(r *route, url string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !r.gone && url == r.endpoint.URL && r.rest.tries > 0 {
+		r.rest.end()
+		d.attend(r)
+	}
 }
 
 // deliver has the task delivered, and keeps its claim meanwhile. lost is why the claim
@@ -84,16 +96,8 @@ func (d *Dispatcher) weigh(r *route, x Delivery, out Outcome, lost error) {
 		r.rest.end()
 		return
 	}
-	// The poll that may wait just now is left by whoever holds it next; here, so that a
-	// task that comes is not taken.
-	idle := r.unwatch()
-	d.running.Add(len(idle)) // over the moment without mu
-	go func() {
-		d.leave(idle)
-		for range idle {
-			d.running.Done()
-		}
-	}()
+	// Nothing is to come to the poll that may wait just now.
+	go d.leave(r.unwatch())
 }
 
 // settle reports to the engine what came of a delivery.
@@ -164,7 +168,7 @@ func (d *Dispatcher) unsettled(t *hub.Task, err error) {
 
 // words is what a client may see of an error.
 func words(err error) string {
-	if e, ok := err.(*hub.Error); ok { //nolint:errorlint // it is the engine's own
+	if e, ok := errors.AsType[*hub.Error](err); ok {
 		if e.Field != "" {
 			return e.Field + ": " + e.Message
 		}

@@ -23,6 +23,9 @@ type Delivery struct {
 	// Lease is how long the callee may be silent if it is to report by itself: the
 	// claim lasts until then once it has said so.
 	Lease time.Duration
+	// Sent is called as soon as some of the task may have left the hub, which shows that
+	// the endpoint can be reached, however long the callee takes.
+	Sent func()
 }
 
 // Kind is what became of a delivery.

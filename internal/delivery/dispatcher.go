@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"log/slog"
@@ -33,7 +34,7 @@ type Options struct {
 	// Slots is how many tasks of one address are delivered at once. Default: 4.
 	Slots int
 	// Hold is how long a claim lasts without the dispatcher, which renews it three times
-	// in that time. Default: 30 s.
+	// in that time: a hub that was killed delivers again after it. Default: 15 s.
 	Hold time.Duration
 	// Lease is how long a callee that reports by itself may be silent where its address
 	// does not say. Default: that of hub.DefaultLimits.
@@ -61,7 +62,7 @@ func (o Options) withDefaults() Options {
 		o.Room = hub.NewRoom(1 << 60)
 	}
 	o.Slots = cmp.Or(o.Slots, 4)
-	o.Hold = cmp.Or(o.Hold, 30*time.Second)
+	o.Hold = cmp.Or(o.Hold, 15*time.Second)
 	o.Lease = cmp.Or(o.Lease, hub.DefaultLimits().Lease)
 	o.PauseMin = cmp.Or(o.PauseMin, time.Second)
 	o.PauseMax = cmp.Or(o.PauseMax, 5*time.Minute)
@@ -118,8 +119,10 @@ func New(opt Options) *Dispatcher {
 
 // Start begins to deliver what waits in e.
 func (d *Dispatcher) Start(e *engine.Engine) {
+	d.mu.Lock()
 	d.engine = e
-	d.stale <- struct{}{}
+	d.mu.Unlock()
+	d.readLater()
 	d.running.Go(d.loop)
 }
 
@@ -244,8 +247,8 @@ func (d *Dispatcher) set(id string, a *hub.Address) {
 		d.routes[id] = r
 		fallthrough
 	default:
-		if r.endpoint.URL != a.Endpoint.URL {
-			r.rest.end() // it says nothing of another place
+		if !bytes.Equal(r.endpoint.Sealed, a.Endpoint.Sealed) {
+			r.rest.end() // it was set anew, so perhaps it works now
 		}
 		r.handle, r.endpoint, r.lease = a.Handle, *a.Endpoint, cmp.Or(a.Lease, d.opt.Lease)
 		d.attend(r)
@@ -286,21 +289,25 @@ func (d *Dispatcher) look(w *watch) {
 	r := w.route
 	d.mu.Lock()
 	r.watch = nil
+	x := Delivery{Task: t, Endpoint: r.endpoint, Lease: r.lease}
+	gone := r.gone
 	switch {
-	case t != nil:
+	case t != nil && !gone:
 		r.busy++
 		d.busy++
-		d.attend(r)
-	case !waits && d.open.Err() == nil:
+	case t == nil && !waits && d.open.Err() == nil:
 		r.rest.pause(again, func() { d.wake(r) })
 	}
-	endpoint, lease := r.endpoint, r.lease
+	d.attend(r)
 	d.mu.Unlock()
 	if err != nil && d.open.Err() == nil {
 		d.opt.Log.Error("a task could not be taken for an endpoint; that is tried again", "address", r.id, "error", err)
 	}
-	if t != nil {
-		d.carry(r, Delivery{Task: t, Endpoint: endpoint, Lease: lease})
+	switch {
+	case t != nil && gone:
+		d.engine.Release(d.sending, t)
+	case t != nil:
+		d.carry(r, x)
 	}
 }
 

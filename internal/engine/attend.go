@@ -35,7 +35,7 @@ func (e *Engine) Keep(ctx context.Context, t *hub.Task, lease time.Duration) err
 		case <-ctx.Done():
 			return nil
 		case h := <-w.c:
-			if !h.state.Settled() {
+			if !h.final() {
 				continue
 			}
 		case <-tick.C:

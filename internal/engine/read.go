@@ -74,7 +74,7 @@ func (e *Engine) await(ctx context.Context, p hub.Principal, ref hub.TaskRef, w 
 		if err != nil {
 			return nil, err
 		}
-		over = !h.state.Settled()
+		over = !h.final()
 		if h.whole != nil && fresh != nil && h.whole.Messages == 1 && load.Artifacts {
 			t := *h.whole
 			if load.History != 0 {
@@ -92,7 +92,7 @@ func (e *Engine) waitSettled(ctx context.Context, w *waiter, timer *time.Timer) 
 	for {
 		select {
 		case h := <-w.c:
-			if h.state.Settled() {
+			if h.final() {
 				return h, nil
 			}
 		case <-timer.C:

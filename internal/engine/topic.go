@@ -15,7 +15,12 @@ type gauges struct{ polls, sends atomic.Int64 }
 type hint struct {
 	state hub.State
 	whole *hub.Task
+	// look says that another replica knows more.
+	look bool
 }
+
+// final reports whether a hint is to be looked at by who waits for the end.
+func (h hint) final() bool { return h.look || h.state.Settled() }
 
 // topic wakes those who wait for something under a key.
 type topic struct {
@@ -50,7 +55,10 @@ func (t *topic) leave(key string, w *waiter) {
 }
 
 // notifyAll leaves an empty hint with everyone.
-func (t *topic) notifyAll() {
+func (t *topic) notifyAll() { t.tellAll(hint{}) }
+
+// tellAll leaves a hint with everyone.
+func (t *topic) tellAll(h hint) {
 	t.mu.Lock()
 	keys := make([]string, 0, len(t.m))
 	for key := range t.m {
@@ -58,7 +66,7 @@ func (t *topic) notifyAll() {
 	}
 	t.mu.Unlock()
 	for _, key := range keys {
-		t.notify(key, hint{})
+		t.notify(key, h)
 	}
 }
 
@@ -73,7 +81,7 @@ func (t *topic) notify(key string, h hint) {
 			continue
 		default:
 		}
-		if !h.state.Settled() {
+		if !h.final() {
 			continue
 		}
 		select {

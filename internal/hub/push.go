@@ -89,6 +89,10 @@ type PushOutcome struct {
 	GiveUp bool
 }
 
+// PushPatience is how long what is due keeps its task although nobody fetches it: a hub
+// that sends nothing must not keep tasks for ever.
+const PushPatience = 7 * 24 * time.Hour
+
 // Pushes keeps push-notification configurations and what they still have to deliver.
 // The outbox is a cursor per configuration over the events of its task, so it is
 // written with the event: the transition that adds an event to a task makes the

@@ -141,7 +141,8 @@ type Transitions interface {
 	// Prune removes tasks that ended before the time, with all that is theirs, and
 	// older activity: at most limit tasks, and fewer if they are large. A task stays
 	// while its idempotency key counts, and while there is something to deliver to one of
-	// its push-notification configurations. The activity of a task that went is not shown.
+	// its push-notification configurations that has not been due for PushPatience. The
+	// activity of a task that went is not shown.
 	Prune(ctx context.Context, before time.Time, limit int) (Pruned, error)
 
 	// MarkRead records polls of callers and that they have read the end. It is not

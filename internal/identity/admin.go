@@ -145,6 +145,7 @@ func (s *Service) UpdateAgent(ctx context.Context, p hub.Principal, ref string, 
 		return nil, err
 	}
 	s.changed()
+	s.refresh(ctx, a.ID)
 	return a, nil
 }
 
@@ -159,6 +160,7 @@ func (s *Service) DeleteAgent(ctx context.Context, p hub.Principal, ref string) 
 		return err
 	}
 	s.changed()
+	s.refresh(ctx, a.ID)
 	s.open.cut(func(g grant) bool { return g.p.Address == a.ID }, errEnded())
 	return nil
 }

@@ -10,6 +10,7 @@ package identity
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,12 @@ type Options struct {
 	Now func() time.Time
 	// Log gets what goes wrong in the background; discarded if nil.
 	Log *slog.Logger
+	// Deliveries learns of addresses that were changed; nil if the hub delivers nothing.
+	Deliveries hub.Deliveries
+	// Sealer seals the secrets of endpoints, and CheckURL judges where they lead, with an
+	// Invalid error about the field "url". Without both there are no endpoints.
+	Sealer   hub.Sealer
+	CheckURL func(ctx context.Context, url string, private bool) error
 	// NewID makes ids of addresses and tokens; UUIDv7 if nil.
 	NewID func() string
 }
@@ -46,6 +53,7 @@ type Service struct {
 	tokens    *cache[[32]byte, grant]
 	addresses *cache[string, *hub.Address]
 	open      *registry
+	endpoints sync.Mutex              // one is set at a time, as what is kept of the old one is read first
 	anonymous atomic.Pointer[outcome] // set once EnsureAdmin knows the address
 	stop      context.CancelFunc
 	stopped   chan struct{}

@@ -146,8 +146,8 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (hub.Pru
 		var rows int64
 		err := t.each(`SELECT n, seq * (1 + pushes) + messages + (attempt & 0xFFFFF) FROM task WHERE ended_at < ?1 AND
 			(ended_at <= ?2 OR NOT EXISTS (SELECT 1 FROM idempotency WHERE k >= task.n << 20 AND k < (task.n + 1) << 20)) AND
-			(pushes = 0 OR NOT EXISTS (SELECT 1 FROM push WHERE k >= task.n << 20 AND k < (task.n + 1) << 20 AND due_at IS NOT NULL)) ORDER BY ended_at LIMIT ?3`,
-			[]any{before, t.now.Add(-keyLife), limit}, func(r row) (bool, error) {
+			(pushes = 0 OR NOT EXISTS (SELECT 1 FROM push WHERE k >= task.n << 20 AND k < (task.n + 1) << 20 AND due_at > ?4)) ORDER BY ended_at LIMIT ?3`,
+			[]any{before, t.now.Add(-keyLife), limit, t.now.Add(-hub.PushPatience)}, func(r row) (bool, error) {
 				tasks = append(tasks, r.int(0))
 				rows += r.int(1)
 				return rows < pruneRowsMax, nil

@@ -155,7 +155,7 @@ func (m *model) Prune(ctx context.Context, before time.Time, limit int) (out hub
 	}
 	defer unlock()
 	m.tasks = slices.DeleteFunc(m.tasks, func(t *modelTask) bool {
-		gone := out.Tasks < limit && t.Phase == hub.Done && t.EndedAt.Before(before) && !m.keyCounts(t) && !t.notifies()
+		gone := out.Tasks < limit && t.Phase == hub.Done && t.EndedAt.Before(before) && !m.keyCounts(t) && !t.notifies(m.now().Add(-hub.PushPatience))
 		if gone {
 			out.Tasks++
 			m.forget(t)
@@ -177,9 +177,10 @@ func (m *model) keyCounts(t *modelTask) bool {
 	return false
 }
 
-// notifies reports whether a configuration of the task has something to deliver.
-func (t *modelTask) notifies() bool {
-	return slices.ContainsFunc(t.pushes, func(p *modelPush) bool { return !p.due.IsZero() })
+// notifies reports whether a configuration of the task has something to deliver that
+// became due after a time.
+func (t *modelTask) notifies(since time.Time) bool {
+	return slices.ContainsFunc(t.pushes, func(p *modelPush) bool { return p.due.After(since) })
 }
 
 func (m *model) forget(t *modelTask) {

@@ -356,6 +356,16 @@ func pushUpkeepTests(run runner) {
 		b.kind("a settlement", b.trySettle(jobs[0], done(jobs[0]))(), hub.NotFound)
 		b.idle()
 	})
+	run("what nobody fetches does not keep its task for ever", func(b *bed) {
+		t := b.ask(b.ann, b.dev, withPush("a"))
+		b.claim(b.dev)
+		b.report(says(t, hub.Completed))
+		b.clock.Advance(hub.PushPatience - time.Hour)
+		b.is("pruned in time", b.prune(10), 0)
+		b.clock.Advance(2 * time.Hour)
+		b.is("pruned afterwards", b.prune(10), 1)
+		b.idle()
+	})
 	run("resealing covers configurations, and drops those whose secrets it drops", func(b *bed) {
 		t, u := b.ask(b.ann, b.dev, withPush("a")), b.ask(b.bob, b.dev, withPush("a"))
 		bare := config("none")

@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-hub/holdfast/internal/config"
+	"github.com/holdfast-hub/holdfast/internal/delivery"
+	"github.com/holdfast-hub/holdfast/internal/delivery/webhook"
+	"github.com/holdfast-hub/holdfast/internal/egress"
+	v1 "github.com/holdfast-hub/holdfast/internal/face/v1"
+	"github.com/holdfast-hub/holdfast/internal/hub"
+	"github.com/holdfast-hub/holdfast/internal/identity"
+)
+
+const (
+	// callsPerTarget and callsInAll bound the calls of endpoints that are under way, and
+	// callWait is how long one waits for its turn before it is put off. Agents take
+	// their time, so there are more of them than of notifications.
+	callsPerTarget = 64
+	callsInAll     = 1024
+	callWait       = 2 * time.Second
+	// callRoomBytes bounds what large tasks and answers take of the memory meanwhile.
+	callRoomBytes = 256 << 20
+)
+
+// openDelivery makes what delivers to endpoints, if the hub is to deliver to any.
+func (a *App) openDelivery() {
+	if a.cfg.NoWebhook {
+		return
+	}
+	a.calls = egress.New(a.callOptions())
+	hook := webhook.New(webhook.Options{
+		Public: a.calls.Client(egress.Permit{}), Private: a.calls.Client(egress.Permit{Private: true}), Sealer: a.vault,
+		Parse: v1.ParseResult, MaxAnswer: a.cfg.MaxBody, Timeout: a.cfg.WebhookTimeout,
+		UserAgent: "Holdfast/" + a.cfg.Version, Log: a.log,
+	})
+	a.dispatcher = delivery.New(delivery.Options{
+		Addresses: a.store, Deliverers: map[string]delivery.Deliverer{hub.WebhookDelivery: hook},
+		Slots: a.cfg.WebhookSlots, Lease: a.cfg.Lease, Log: a.log, Observe: a.metrics.delivered,
+		Room: hub.NewRoom(max(callRoomBytes, 5*a.cfg.TaskBytes, 5*a.cfg.MaxBody)),
+	})
+	a.metrics.watchDeliveries(a.dispatcher.Busy)
+}
+
+// callOptions are those of the way out for calls of endpoints.
+func (a *App) callOptions() egress.Options {
+	o := a.egressOptions
+	o.HeaderTimeout, o.Timeout = a.cfg.WebhookTimeout, a.cfg.WebhookTimeout+time.Second
+	o.MaxResponse = a.cfg.MaxBody
+	o.PerTarget, o.Global, o.QueueWait = callsPerTarget, callsInAll, callWait
+	return o
+}
+
+// identityOptions are those of the directory.
+func (a *App) identityOptions(cfg config.Config) identity.Options {
+	opt := identity.Options{Store: a.store, Anonymous: cfg.Anonymous, Log: a.log}
+	if a.dispatcher != nil { // a nil *delivery.Dispatcher in Deliveries would be no nil
+		opt.Deliveries, opt.Sealer = a.dispatcher, a.vault
+		opt.CheckURL = func(ctx context.Context, url string, private bool) error {
+			return a.calls.Check(ctx, url, egress.Permit{Private: private})
+		}
+	}
+	return opt
+}
+
+// closeDelivery ends the calls of endpoints: those under way get a part of the shutdown
+// timeout to finish.
+func (a *App) closeDelivery() {
+	if a.dispatcher == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.ShutdownTimeout/4)
+	defer cancel()
+	a.dispatcher.Stop(ctx)
+	a.calls.Close()
+}
+
+// delivered learns of each delivery to an endpoint.
+func (m *metrics) delivered(kind string, k delivery.Kind, took time.Duration) {
+	m.deliveries.WithLabelValues(kind, k.String()).Observe(took.Seconds())
+}
+
+// watchDeliveries shows how many tasks are being delivered.
+func (m *metrics) watchDeliveries(busy func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "holdfast_deliveries_open", Help: "Tasks that are being delivered to endpoints.",
+	}, func() float64 { return float64(busy()) }))
+}
+
+// newDeliveries makes the histogram of deliveries, which counts them, too.
+func newDeliveries() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "holdfast_delivery_seconds", Help: "Time of a delivery to an endpoint, by the endpoint's kind and by what became of it.",
+		Buckets: []float64{.001, .002, .004, .008, .016, .032, .064, .125, .25, .5, 1, 2, 5, 10, 30, 60, 300, 600},
+	}, []string{"endpoint", "outcome"})
+}

@@ -1,0 +1,302 @@
+// Package deliverytest is what a delivery.Deliverer promises, in executable form. One is
+// right when Run passes on it:
+//
+//	func TestDeliverer(t *testing.T) {
+//		deliverytest.Run(t, func(t testing.TB, sealer hub.Sealer) deliverytest.Harness { … })
+//	}
+//
+// The tests run a real store, engine and dispatcher, and agents that are really there.
+package deliverytest
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/canon"
+	"github.com/holdfast-hub/holdfast/internal/delivery"
+	"github.com/holdfast-hub/holdfast/internal/engine"
+	"github.com/holdfast-hub/holdfast/internal/hub"
+	"github.com/holdfast-hub/holdfast/internal/store/sqlite"
+	"github.com/holdfast-hub/holdfast/internal/vault"
+)
+
+// Deed is what an agent does with a delivery.
+type Deed uint8
+
+// The deeds.
+const (
+	Complete Deed = iota + 1 // the task is done; Text is its artifact
+	Ask                      // Text is a question to the caller
+	Fail                     // the agent failed, and Text says why
+	Accept                   // the agent has the task and reports later
+	Refuse                   // it is of no use to try again
+	Drop                     // the delivery is lost: its connection breaks
+	Later                    // it was at the wrong time; it may be tried again
+	Hang                     // nothing, until the hub hangs up
+)
+
+// Act is a deed and its words.
+type Act struct {
+	Deed Deed
+	Text string
+}
+
+// Agent says what is done with a delivery of a task. It may be called from several
+// goroutines. ctx ends when the hub has hung up.
+type Agent func(ctx context.Context, task string) Act
+
+// Remote is an agent that is there.
+type Remote struct {
+	Endpoint hub.Endpoint
+	// Down has nothing take connections there any more; Up ends that.
+	Down, Up func()
+}
+
+// Harness is a deliverer and the agents that it can reach.
+type Harness struct {
+	Deliverer delivery.Deliverer
+	// Start starts an agent for an address (its id). It ends with its test.
+	Start func(t testing.TB, address string, a Agent) Remote
+}
+
+// patience is how long a test waits for what has to come.
+const patience = 20 * time.Second
+
+// slots is how many tasks of an address are delivered at once here.
+const slots = 2
+
+// Run tests a deliverer; open makes a new one for each test, which opens the secrets of
+// endpoints with the sealer.
+func Run(t *testing.T, open func(t testing.TB, sealer hub.Sealer) Harness) {
+	run := func(name string, f func(b *bed)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(newBed(t, open))
+		})
+	}
+	answerTests(run)
+	failureTests(run)
+	orderTests(run)
+}
+
+// directory lets everybody call everybody; ids are handles.
+type directory struct{}
+
+// Resolve implements engine.Directory.
+func (directory) Resolve(_ context.Context, ref string) (*hub.Address, error) {
+	return &hub.Address{ID: ref, Handle: ref, Kind: hub.KindAgent, Access: hub.Open, MaxRedeliveries: -1}, nil
+}
+
+// MayCall implements engine.Directory.
+func (directory) MayCall(hub.Principal, *hub.Address) bool { return true }
+
+func principal(handle string) hub.Principal {
+	return hub.Principal{Address: handle, Handle: handle, Role: hub.RoleAgent}
+}
+
+// bed is a hub without faces.
+type bed struct {
+	testing.TB
+	h          Harness
+	store      *sqlite.Store
+	engine     *engine.Engine
+	dispatcher *delivery.Dispatcher
+	standing   switchboard
+}
+
+// switchboard leads to the dispatcher that runs just now.
+type switchboard struct {
+	mu sync.Mutex
+	d  *delivery.Dispatcher
+}
+
+func (s *switchboard) use(d *delivery.Dispatcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.d = d
+}
+
+func (s *switchboard) now() *delivery.Dispatcher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.d
+}
+
+// Refresh implements hub.Deliveries.
+func (s *switchboard) Refresh(ctx context.Context, address string) { s.now().Refresh(ctx, address) }
+
+// Standing implements hub.Deliveries.
+func (s *switchboard) Standing(address string) (hub.Standing, bool) { return s.now().Standing(address) }
+
+func newBed(t testing.TB, open func(testing.TB, hub.Sealer) Harness) *bed {
+	b := &bed{TB: t}
+	dir := t.TempDir()
+	var err error
+	if b.store, err = sqlite.Open(t.Context(), sqlite.Options{Dir: dir, Synchronous: "OFF"}); err != nil {
+		t.Fatal(err)
+	}
+	sealer, err := vault.Open(t.Context(), vault.Options{Secrets: b.store, File: filepath.Join(dir, "master.key"), Make: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.h = open(t, sealer)
+	l := hub.DefaultLimits()
+	l.BackoffMin, l.BackoffMax = 20*time.Millisecond, 40*time.Millisecond
+	b.engine = engine.New(engine.Options{Store: b.store, Directory: directory{}, Limits: l, Deliveries: &b.standing})
+	b.engine.Start()
+	b.dispatch()
+	b.address("caller")
+	t.Cleanup(b.close)
+	return b
+}
+
+// dispatch starts a dispatcher.
+func (b *bed) dispatch() {
+	b.dispatcher = delivery.New(delivery.Options{
+		Addresses: b.store, Deliverers: map[string]delivery.Deliverer{hub.WebhookDelivery: b.h.Deliverer},
+		Slots: slots, PauseMin: 20 * time.Millisecond, PauseMax: 100 * time.Millisecond,
+	})
+	b.standing.use(b.dispatcher)
+	b.dispatcher.Start(b.engine)
+}
+
+// stop ends the dispatcher, and cuts off what is under way.
+func (b *bed) stop() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	b.dispatcher.Stop(ctx)
+	if n := b.dispatcher.Busy(); n != 0 {
+		b.Errorf("%d deliveries are left", n)
+	}
+}
+
+func (b *bed) close() {
+	b.stop()
+	b.engine.Close()
+	if err := b.store.Close(); err != nil {
+		b.Error(err)
+	}
+}
+
+func (b *bed) ok(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bed) address(handle string) {
+	b.Helper()
+	b.ok(b.store.CreateAddress(b.Context(), hub.Address{
+		ID: handle, Handle: handle, Kind: hub.KindAgent, Access: hub.Open, MaxRedeliveries: -1, CreatedAt: time.Now(),
+	}))
+}
+
+// agent makes an address whose tasks go to an agent.
+func (b *bed) agent(handle string, a Agent) Remote {
+	b.Helper()
+	b.address(handle)
+	r := b.h.Start(b.TB, handle, a)
+	b.endpoint(handle, &r.Endpoint)
+	return r
+}
+
+func (b *bed) endpoint(handle string, e *hub.Endpoint) {
+	b.Helper()
+	b.ok(b.store.SetEndpoint(b.Context(), handle, e))
+	b.dispatcher.Refresh(b.Context(), handle)
+}
+
+func (b *bed) send(to string) *hub.Task {
+	b.Helper()
+	return b.say(to, "")
+}
+
+// say sends a message, to a task if it is named.
+func (b *bed) say(to, task string) *hub.Task {
+	b.Helper()
+	sent, err := b.engine.Send(b.Context(), principal("caller"), engine.SendRequest{
+		To: to, TaskID: task, Message: canon.TextMessage(fmt.Sprintf("m%d", time.Now().UnixNano()), false, "hello"),
+	})
+	b.ok(err)
+	return sent.Task
+}
+
+// settled waits until a task has ended or asks.
+func (b *bed) settled(t *hub.Task) *hub.Task {
+	b.Helper()
+	got, err := b.engine.Wait(b.Context(), principal("caller"), engine.Ref{Callee: t.Callee.ID, Task: t.ID}, patience, hub.Load{History: -1, Artifacts: true})
+	b.ok(err)
+	if !got.State.Settled() {
+		b.Fatalf("the task is %s after %v: %+v", got.State, patience, got)
+	}
+	return got
+}
+
+func (b *bed) task(t *hub.Task) *hub.Task {
+	b.Helper()
+	got, err := b.store.Task(b.Context(), hub.TaskRef{ID: t.ID}, hub.Viewer{All: true}, hub.Load{})
+	b.ok(err)
+	return got
+}
+
+// becomes waits until something is so.
+func (b *bed) becomes(what string, so func() bool) {
+	b.Helper()
+	for end := time.Now().Add(patience); !so(); {
+		if time.Now().After(end) {
+			b.Fatalf("it never came to be that %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// is compares.
+func is[T comparable](b *bed, what string, got, want T) {
+	b.Helper()
+	if got != want {
+		b.Errorf("%s is %v, want %v", what, got, want)
+	}
+}
+
+// count counts lines of the activity of a task.
+func (b *bed) count(t *hub.Task, kind hub.ActivityKind) (n int) {
+	b.Helper()
+	page, err := b.store.Activity(b.Context(), hub.ActivityQuery{By: hub.Viewer{All: true}, Limit: 1000})
+	b.ok(err)
+	for _, l := range page.Lines {
+		if l.Task == t.ID && l.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// script is an agent that does one thing after another, the last again and again, and
+// counts.
+type script struct {
+	mu   sync.Mutex
+	acts []Act
+	n    int
+}
+
+func scripted(acts ...Act) *script { return &script{acts: acts} }
+
+// do is the Agent.
+func (s *script) do(context.Context, string) Act {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.acts[min(s.n, len(s.acts)-1)]
+	s.n++
+	return a
+}
+
+func (s *script) calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
+}

@@ -25,10 +25,7 @@ func TestSignedCards(t *testing.T) {
 	if testing.Short() {
 		t.Skip("installs packages")
 	}
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed")
-	}
+	python := interpreter(t, "python3")
 	h := testhub.Start(t)
 	token := h.Agent("caller")
 	open := "open"
@@ -55,10 +52,7 @@ func TestSignedCardsInJavaScript(t *testing.T) {
 	if testing.Short() {
 		t.Skip("installs packages")
 	}
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("node is not installed")
-	}
+	node := interpreter(t, "node")
 	script := nodeScript(t, installNode(t, javaScriptSDK), "signed_cards.mjs")
 	h := testhub.Start(t)
 	token := h.Agent("caller")

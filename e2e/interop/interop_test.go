@@ -26,10 +26,7 @@ func TestPythonV03(t *testing.T) {
 	if testing.Short() {
 		t.Skip("installs packages")
 	}
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed")
-	}
+	python := interpreter(t, "python3")
 	for _, c := range []struct {
 		name, script string
 		packages     []string
@@ -81,11 +78,7 @@ func TestOfficialSDKs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			interpreter, err := exec.LookPath(c.interpreter)
-			if err != nil {
-				t.Skip(c.interpreter + " is not installed")
-			}
-			cmd := c.command(t, interpreter)
+			cmd := c.command(t, interpreter(t, c.interpreter))
 			h := testhub.Start(t, receiversHere)
 			work(t, client.New(h.URL, h.Agent("coder")))
 			cmd.Env = append(cmd.Env, "AGENT_URL="+h.URL+"/a/coder", "AGENT_TOKEN="+h.Agent("caller"))
@@ -146,6 +139,20 @@ func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// interpreter finds a program. Where it is not installed a test that needs it is skipped,
+// but never in CI.
+func interpreter(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skip(name + " is not installed")
+	}
+	return path
 }
 
 // install gives a folder with Python packages.

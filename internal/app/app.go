@@ -220,6 +220,7 @@ func (a *App) shutdown() error {
 	a.resumed.SetKeepAlivesEnabled(false)
 	polite := make(chan error, 1)
 	go func() { polite <- a.stopServer(a.cfg.ShutdownTimeout * 7 / 10) }()
+	go a.closePush() // meanwhile; Close waits for it
 	if a.dispatcher != nil {
 		a.dispatcher.Drain()
 	}

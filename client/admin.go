@@ -68,6 +68,12 @@ func (c *Client) Tokens(ctx context.Context, ref string) ([]Token, error) {
 	return getAll[Token](ctx, c, agentPath(ref, "tokens"))
 }
 
+// AllTokens lists the tokens of all addresses, without their secrets, in the order of
+// the handles; for the administrator.
+func (c *Client) AllTokens(ctx context.Context) ([]Token, error) {
+	return getAll[Token](ctx, c, "/v1/tokens")
+}
+
 // RevokeToken ends a token; for the administrator. What it has open is closed within
 // 30 s.
 func (c *Client) RevokeToken(ctx context.Context, id string) error {

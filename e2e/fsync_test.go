@@ -38,7 +38,7 @@ func TestSyncCheckFailsWhenSynchronousIsLowered(t *testing.T) {
 // transitions are what traced does, by a piece of each request's first line.
 var transitions = []string{
 	"POST /v1/agents/coder/tasks HTTP", // send
-	"GET /v1/agents/me/tasks/next",     // claim
+	"/me/tasks/next HTTP",              // claim
 	"/result HTTP",                     // reply
 	"/cancel HTTP",                     // cancel
 }

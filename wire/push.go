@@ -28,8 +28,8 @@ type Push struct {
 	Authentication *PushAuth `json:"authentication,omitempty"`
 	Version        string    `json:"version"` // of A2A, whose form the notifications have
 	CreatedAt      Time      `json:"created_at" format:"date-time"`
-	// DeliveredSeq is the number of the last event that is done with.
-	DeliveredSeq int64 `json:"delivered_seq"`
+	// DoneSeq is the number of the last event that is done with: delivered or given up.
+	DoneSeq int64 `json:"done_seq"`
 	// Tries is how often the event after it was tried in vain, since FailingSince and
 	// last for LastError. It is tried again at NextTry.
 	Tries        int     `json:"tries"`

@@ -313,6 +313,7 @@ type TokenRequest struct {
 type Token struct {
 	ID        string `json:"id"`
 	AgentID   string `json:"agent_id"`
+	Handle    string `json:"handle"` // of the address that it acts as
 	Name      string `json:"name"`
 	Token     string `json:"token,omitempty"`
 	CreatedAt Time   `json:"created_at" format:"date-time"`

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,10 +50,11 @@ func sample(t *testing.T) *results {
 	all := cases(t)
 	off, version := all[2].node, all[0].node
 	r := &results{tables: map[string]*table{}}
-	r.add10("abc", map[string]requirement{
+	r.add10(about{"kit abc", "2030-01-02", "hub def"}, map[string]requirement{
 		"CORE-SEND-001": {"MUST", "PASS", map[string]string{"grpc": "PASS", "jsonrpc": "PASS"}, nil},
 		"CORE-CAP-001":  {"MUST", "SKIPPED", map[string]string{"jsonrpc": "SKIPPED"}, []string{off}},
 		"GRPC-ERR-002":  {"MUST", "FAIL", map[string]string{"grpc": "FAIL"}, []string{version}},
+		"CORE-HIST-001": {"SHOULD", "PASS", map[string]string{"grpc": "PASS"}, nil},
 		"CARD-SIGN-001": {"MUST", "NOT TESTED", nil, nil},
 	}, map[string]requirement{"CORE-CAP-001": {Transports: map[string]string{"jsonrpc": "PASS"}}},
 		merge(all, []testCase{{node: off, outcome: pass}}))
@@ -75,8 +77,13 @@ func TestResults(t *testing.T) {
 		!strings.Contains(err.Error(), "test_should") || !strings.Contains(err.Error(), "test_broken") {
 		t.Errorf("problems: %v", err)
 	}
-	if s := r.summary(); !strings.Contains(s, "100.0 % of MUST (3 of 3") {
-		t.Error(s)
+	want := "- A2A 1.0, MUST: of all requirements with a test, 2 of 3 (66.7 %) pass; apart from the documented list, 2 of 2 (100.0 %); the kit has no test of 1 more, of which the hub's own tests cover 1\n" +
+		"- A2A 1.0, SHOULD: of all requirements with a test, 1 of 1 (100.0 %) pass\n"
+	if d := cmp.Diff(want, r.summary()); d != "" {
+		t.Error(d)
+	}
+	if !strings.Contains(r.tables[section10].raw, "| CARD-SIGN-001 | MUST | `TestCanonicalCard`") {
+		t.Error(r.tables[section10].raw)
 	}
 }
 
@@ -97,11 +104,11 @@ func TestFile(t *testing.T) {
 	if err := r.worseThan(before); err != nil {
 		t.Errorf("the same is worse: %v", err)
 	}
-	r.tables[section10].rows["CORE-CAP-001"].cells["JSON-RPC"] = skip
+	r.tables[section10].rows["CORE-CAP-001"].cells["JSON-RPC"] = skipped
 	delete(r.tables[section10].rows, "CORE-SEND-001")
 	r.tables[section10].rows["GRPC-ERR-002"].cells["gRPC"] = fail // differed before
 	got := r.worseThan(before)
-	want := "A2A 1.0: CORE-CAP-001 over JSON-RPC passed before, and is now: skip\n" +
+	want := "A2A 1.0: CORE-CAP-001 over JSON-RPC passed before, and is now: skipped\n" +
 		"A2A 1.0: CORE-SEND-001 over JSON-RPC passed before, and is now: not there\n" +
 		"A2A 1.0: CORE-SEND-001 over gRPC passed before, and is now: not there"
 	if got == nil || got.Error() != want {
@@ -127,4 +134,80 @@ func TestHiddenFailure(t *testing.T) {
 	if got["JSON-RPC"] != fail {
 		t.Errorf("got %v", got)
 	}
+}
+
+// TestVerdicts: a skip is no pass, whoever excuses it, and an excuse is for the tests that
+// it names only.
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		node, outcome, why, over, want string
+		excused                        bool
+	}{
+		{node: "x.py::test_json_rpc_batch_requests", outcome: pass, want: pass},
+		{node: "x.py::test_json_rpc_batch_requests", outcome: skip, why: "Test specific to JSON-RPC", want: other, excused: true},
+		{node: "x.py::test_new", outcome: skip, why: "Test specific to JSON-RPC", want: skipped},
+		{node: "x.py::test_tls_version", outcome: skip, why: "not HTTPS", want: skipped, excused: true},
+		{node: "x.py::test_new", outcome: skip, why: "not HTTPS", want: skipped},
+		{node: "x.py::test_new", outcome: skip, why: "flaky", want: skipped},
+		{node: "x.py::test_new", outcome: skip, why: "no schemes declared", want: skipped},
+		{node: "x.py::test_https_url_in_agent_card", outcome: expected, why: "no https in agent card", want: differs, excused: true},
+		{node: "x.py::test_new", outcome: expected, want: fail},
+		{node: "x.py::test_message_send_valid_file_part", outcome: fail, over: "gRPC", want: differs, excused: true},
+		{node: "x.py::test_message_send_valid_file_part", outcome: fail, over: "JSON-RPC", want: fail},
+	} {
+		is := testCase{node: c.node, outcome: c.outcome, why: c.why, over: c.over}
+		if got, excuse := verdict(exceptions03, is), excused(exceptions03, is) != nil; got != c.want || excuse != c.excused {
+			t.Errorf("%s that is %s because of %q over %q: %s, excused: %t", c.node, c.outcome, c.why, c.over, got, excuse)
+		}
+	}
+}
+
+// TestExceptionsNameTheirTests: one that does not would hide what is new.
+func TestExceptionsNameTheirTests(t *testing.T) {
+	for _, e := range slices.Concat(exceptions, exceptions03) {
+		if len(e.tests) == 0 || e.reason == "" || e.outcome == "" {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// TestCovered: the tests that the file names are there.
+func TestCovered(t *testing.T) {
+	source := map[string]string{}
+	for id, c := range covered {
+		for _, name := range c.tests {
+			dir, test, found := strings.Cut(name, ": ")
+			if !found {
+				dir, test = "internal/face/a2a", name
+			}
+			if source[dir] == "" {
+				source[dir] = testsIn(t, dir)
+			}
+			test, sub, _ := strings.Cut(test, "/")
+			if !strings.Contains(source[dir], "func "+test+"(t *testing.T)") || !strings.Contains(source[dir], `{"`+sub) {
+				t.Errorf("%s: there is no test %s", id, name)
+			}
+		}
+		if len(c.tests) == 0 && c.note == "" {
+			t.Errorf("%s: neither tests nor a reason", id)
+		}
+	}
+}
+
+// testsIn is the text of a package's tests.
+func testsIn(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %v, %v", dir, files, err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
 }

@@ -110,7 +110,7 @@ func measure10(ctx context.Context, r *results, c checkout, h *kit.Hub) error {
 			return err
 		}
 	}
-	r.add10(c.revision(ctx), requirements, again, merge(full, minimal))
+	r.add10(c.about(ctx), requirements, again, merge(full, minimal))
 	return nil
 }
 
@@ -145,7 +145,7 @@ func measure03(ctx context.Context, r *results, c checkout, h *kit.Hub) error {
 			cases[t.name] = append(cases[t.name], got...)
 		}
 	}
-	r.add03(c.revision(ctx), cases)
+	r.add03(c.about(ctx), cases)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // The outcomes of a test.
@@ -66,11 +67,29 @@ func (c checkout) python() string {
 	return "python3"
 }
 
-// revision is the commit of the kit, if it is known.
-func (c checkout) revision(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "-C", c.dir, "rev-parse", "--short=12", "HEAD").Output()
+// about describes a run of the kit.
+func (c checkout) about(ctx context.Context) about {
+	kit := "a2a-tck " + git(ctx, c.dir, "rev-parse", "--short=12", "HEAD")
+	if tag := git(ctx, c.dir, "describe", "--tags", "--exact-match"); tag != unknown {
+		kit += ", tag " + tag
+	}
+	var version struct{ Branch, CommitHash string }
+	if data, err := os.ReadFile(filepath.Join(c.dir, "specification", "version.json")); err == nil && json.Unmarshal(data, &version) == nil {
+		kit += fmt.Sprintf(", with the specification %s (%.12s)", version.Branch, version.CommitHash)
+	}
+	hub := "revision " + git(ctx, ".", "rev-parse", "--short=12", "HEAD")
+	if git(ctx, ".", "status", "--porcelain", "--", "*.go", "go.mod") != "" {
+		hub += " and changes that were not committed"
+	}
+	return about{kit, time.Now().UTC().Format(time.DateOnly), hub}
+}
+
+const unknown = "of unknown revision"
+
+func git(ctx context.Context, dir string, args ...string) string {
+	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Output()
 	if err != nil {
-		return "of unknown revision"
+		return unknown
 	}
 	return strings.TrimSpace(string(out))
 }

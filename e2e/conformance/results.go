@@ -3,9 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 )
@@ -16,16 +14,37 @@ const (
 	section03 = "A2A 0.3"
 )
 
+// The verdicts on a test or requirement, besides pass and fail.
+const (
+	differs = "differs" // it fails and is on the list of what may
+	skipped = "skipped"
+	other   = "n/a" // it is for another transport
+	none    = "no test"
+)
+
+// verdicts is all of them, as the summary has them. Of those of several tests the last
+// one counts.
+var verdicts = []string{none, other, pass, differs, skipped, fail}
+
 // results is what came of the kits: a table for each.
 type results struct{ tables map[string]*table }
 
 // table is what came of one kit.
 type table struct {
-	raw     string // as it is in the file, below its heading
-	rows    map[string]row
-	bad     []string // what did not pass and is on no list
-	summary string
+	about  about
+	raw    string // as it is in the file, below its heading
+	rows   map[string]row
+	bad    []string          // what did not pass and is on no list
+	counts map[string]counts // by level
+	own    map[string]int    // by level, of requirements without a test, what the hub's own tests cover
+	top    []string          // its lines of the summary
 }
+
+// about is which kit was run, when, and on which hub.
+type about struct{ kit, date, hub string }
+
+// counts is how many there are of each verdict.
+type counts map[string]int
 
 // row is a requirement or test, and what came of it over each transport.
 type row struct {
@@ -41,14 +60,17 @@ var columns10 = []struct{ key, title string }{
 
 // add10 makes the table of the kit for 1.0. again is what it said of requirements in
 // the second run.
-func (r *results) add10(revision string, all, again map[string]requirement, cases []testCase) {
-	t := newTable(exceptions, cases)
+func (r *results) add10(on about, all, again map[string]requirement, cases []testCase) {
+	t := newTable(on, exceptions, cases)
 	var untested, second []string
-	must, met := 0, 0
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		req := all[id]
 		if len(req.Transports) == 0 {
-			untested = append(untested, id)
+			untested = append(untested, fmt.Sprintf("| %s | %s | %s |", id, req.Level, covered[id]))
+			t.count(req.Level, none)
+			if len(covered[id].tests) > 0 {
+				t.own[req.Level]++
+			}
 			continue
 		}
 		for transport, outcome := range req.Transports {
@@ -58,23 +80,35 @@ func (r *results) add10(revision string, all, again map[string]requirement, case
 		}
 		cells := cellsOf(req, again[id], cases)
 		t.rows[id] = row{req.Level, cells}
-		if req.Level == "MUST" {
-			if must++; ok(cells) {
-				met++
-			}
-		}
+		t.count(req.Level, worst(cells))
 	}
 	var titles []string
 	for _, c := range columns10 {
 		titles = append(titles, c.title)
 	}
-	t.summary = fmt.Sprintf("%s: %.1f %% of MUST (%d of %d requirements), apart from what is documented as differing\n", section10, percent(met, must), met, must)
-	t.raw = strings.Join([]string{
-		"The kit's revision is " + revision + ".", t.markdown("requirement", "level", titles), differences(exceptions, cases),
-		"Tested in the second run, at an address that has less: " + strings.Join(second, ", ") + ".",
-		"The kit has no test for " + strings.Join(untested, ", ") + ".",
-	}, "\n\n")
+	parts := []string{
+		"An empty cell: the requirement is about other transports, or the kit tests it there only.",
+		t.markdown("requirement", "level", titles), differences(exceptions, cases),
+	}
+	if len(second) > 0 {
+		parts = append(parts, "Tested in the second run, at an address that has less: "+strings.Join(second, ", ")+".")
+	}
+	if len(untested) > 0 {
+		parts = append(parts, "The kit has no test for these. Names are those of the hub's own tests, in internal/face/a2a if nothing else is said.",
+			"| requirement | level | covered by |\n| --- | --- | --- |\n"+strings.Join(untested, "\n"))
+	}
+	t.raw = strings.Join(parts, "\n\n")
+	t.sum(section10, "requirements with a test", []string{"MUST", "SHOULD", "MAY"})
 	r.tables[section10] = t
+}
+
+// worst is the verdict on a requirement over all transports.
+func worst(cells map[string]string) string {
+	at := 0
+	for _, cell := range cells {
+		at = max(at, slices.Index(verdicts, cell))
+	}
+	return verdicts[at]
 }
 
 // cellsOf is what came of a requirement over each transport. What was skipped for
@@ -92,12 +126,13 @@ func cellsOf(req, again requirement, cases []testCase) map[string]string {
 		if second, ok := again.Transports[transport]; outcome == "SKIPPED" && ok {
 			outcome = second
 		}
-		cell := strings.ToLower(outcome)
-		if outcome == "SKIPPED" {
-			cell = skip
-		}
-		if cell == fail && differing && !failing {
+		cell := map[string]string{"PASS": pass, "SKIPPED": skipped}[outcome]
+		switch {
+		case cell != "":
+		case differing && !failing:
 			cell = differs
+		default:
+			cell = fail
 		}
 		unexplained = unexplained && cell == pass
 		cells[columnOf(transport)] = cell
@@ -123,45 +158,49 @@ func columnOf(transport string) string {
 }
 
 // add03 makes the table of the kit for 0.3, from the tests over each transport.
-func (r *results) add03(revision string, by map[string][]testCase) {
+func (r *results) add03(on about, by map[string][]testCase) {
 	var all []testCase
 	var titles []string
 	for _, transport := range transports03 {
 		titles = append(titles, transport.name)
 		all = append(all, by[transport.name]...)
 	}
-	t := newTable(exceptions03, all)
-	met, run := map[string]int{}, map[string]int{}
+	t := newTable(on, exceptions03, all)
 	for _, transport := range transports03 {
 		for _, c := range by[transport.name] {
 			name := strings.TrimPrefix(strings.TrimPrefix(c.node, "tests/optional/"), "tests/")
 			if t.rows[name].cells == nil {
 				t.rows[name] = row{c.level, map[string]string{}}
 			}
-			cell := c.outcome
-			if excused(exceptions03, c) != nil {
-				cell = differs
-			} else {
-				run[c.level]++
-			}
-			if cell == pass {
-				met[c.level]++
-			}
+			cell := verdict(exceptions03, c)
+			t.count(c.level, cell)
 			t.rows[name].cells[transport.name] = cell
 		}
 	}
-	for _, level := range slices.Sorted(maps.Keys(run)) {
-		t.summary += fmt.Sprintf("%s: %d of %d %s tests over three transports, apart from what is documented as differing\n", section03, met[level], run[level], level)
-	}
-	t.raw = strings.Join([]string{
-		"The kit's revision is " + revision + ".", t.markdown("test", "category", titles), differences(exceptions03, all),
-	}, "\n\n")
+	t.raw = strings.Join([]string{t.markdown("test", "category", titles), differences(exceptions03, all)}, "\n\n")
+	t.sum(section03, "tests over three transports", []string{"mandatory", "capabilities"})
 	r.tables[section03] = t
 }
 
+// verdict is the verdict on a test.
+func verdict(list []exception, c testCase) string {
+	e := excused(list, c)
+	switch {
+	case c.outcome == pass:
+		return pass
+	case e != nil && e.other:
+		return other
+	case c.outcome == skip:
+		return skipped
+	case e != nil:
+		return differs
+	}
+	return fail
+}
+
 // newTable is a table without rows that knows what did not pass without an excuse.
-func newTable(list []exception, cases []testCase) *table {
-	t := &table{rows: map[string]row{}}
+func newTable(on about, list []exception, cases []testCase) *table {
+	t := &table{about: on, rows: map[string]row{}, counts: map[string]counts{}, own: map[string]int{}}
 	for _, c := range cases {
 		if c.outcome != pass && excused(list, c) == nil {
 			t.bad = append(t.bad, fmt.Sprintf("%s: %s: %s", c.outcome, c.node, firstLine(c.why)))
@@ -170,21 +209,11 @@ func newTable(list []exception, cases []testCase) *table {
 	return t
 }
 
-// ok reports whether nothing failed.
-func ok(cells map[string]string) bool {
-	for _, cell := range cells {
-		if cell != pass && cell != differs {
-			return false
-		}
+func (t *table) count(level, verdict string) {
+	if t.counts[level] == nil {
+		t.counts[level] = counts{}
 	}
-	return true
-}
-
-func percent(part, whole int) float64 {
-	if whole == 0 {
-		return 100
-	}
-	return 100 * float64(part) / float64(whole)
+	t.counts[level][verdict]++
 }
 
 func firstLine(s string) string {
@@ -219,9 +248,9 @@ func differences(list []exception, cases []testCase) string {
 		}
 	}
 	if len(tests) == 0 {
-		return "Nothing differs."
+		return "All that is there passes."
 	}
-	b.WriteString("What differs, and why:\n")
+	b.WriteString("What does not pass, and why:\n")
 	for _, reason := range slices.Sorted(maps.Keys(tests)) {
 		fmt.Fprintf(&b, "\n- %s (%s)", reason, strings.Join(slices.Sorted(maps.Keys(tests[reason])), ", "))
 	}
@@ -266,91 +295,4 @@ func or(s, other string) string {
 		return other
 	}
 	return s
-}
-
-// keep takes over what was not measured this time.
-func (r *results) keep(before *results) {
-	for name, t := range before.tables {
-		if r.tables[name] == nil {
-			r.tables[name] = t
-		}
-	}
-}
-
-// summary is a line for each kit that was run.
-func (r *results) summary() string {
-	var b strings.Builder
-	for _, name := range []string{section10, section03} {
-		if t := r.tables[name]; t != nil {
-			b.WriteString(t.summary)
-		}
-	}
-	return b.String()
-}
-
-const preface = `# Results of the A2A conformance kits
-
-This file is made by ` + "`make conformance TCK=dir TCK03=dir`" + `, and is not to be edited. [A2A
-conformance](conformance.md) says what the kits are run against.
-
-- *pass*: every test passed.
-- *differs*: a test fails or is skipped that may, for the reason below the table.
-`
-
-// write writes the file.
-func (r *results) write(file string) error {
-	var b strings.Builder
-	b.WriteString(preface)
-	for _, name := range []string{section10, section03} {
-		if t := r.tables[name]; t != nil {
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n", name, strings.TrimSpace(t.raw))
-		}
-	}
-	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-		return fmt.Errorf("write the results: %w", err)
-	}
-	return nil
-}
-
-// readResults reads the file as write wrote it; one that is not there has nothing in it.
-func readResults(file string) (*results, error) {
-	r := &results{tables: map[string]*table{}}
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the results of before: %w", err)
-	}
-	for part := range strings.SplitSeq("\n"+string(data), "\n## ") {
-		name, raw, _ := strings.Cut(part, "\n")
-		if name == section10 || name == section03 {
-			r.tables[name] = &table{raw: raw, rows: readRows(raw)}
-		}
-	}
-	return r, nil
-}
-
-// readRows reads the rows of a section's table.
-func readRows(raw string) map[string]row {
-	rows, titles := map[string]row{}, []string(nil)
-	for line := range strings.SplitSeq(raw, "\n") {
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if !strings.HasPrefix(line, "|") || len(cells) < 3 {
-			continue
-		}
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
-		}
-		if titles == nil {
-			titles = cells
-			continue
-		}
-		is := row{level: cells[1], cells: map[string]string{}}
-		for i := 2; i < len(cells) && i < len(titles); i++ {
-			is.cells[titles[i]] = cells[i]
-		}
-		rows[cells[0]] = is
-	}
-	return rows
 }

@@ -178,4 +178,8 @@ func useCommand(c command) {
 	if said := string(out); err == nil || !strings.Contains(said, "no such task") && !strings.Contains(said, "Task not found") { // in 0.3
 		t.Errorf("a task that is not there gave %v: %s", err, out)
 	}
+	out, err = c.try("subscribe", c.url, "none")
+	if said := string(out); err == nil || !strings.Contains(said, "no such task") && !strings.Contains(said, "Task not found") {
+		t.Errorf("following a task that is not there gave %v: %s", err, out)
+	}
 }

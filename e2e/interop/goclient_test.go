@@ -2,6 +2,7 @@ package interop
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -166,6 +167,13 @@ func useGoClient(ctx context.Context, t *testing.T, c *a2aclient.Client, lists b
 	}
 	if _, err := c.GetTask(ctx, &a2a.GetTaskRequest{ID: "none"}); err == nil {
 		t.Error("a task that is not there was given")
+	}
+	var refused error
+	for _, err := range c.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: "none"}) {
+		refused = err
+	}
+	if !errors.Is(refused, a2a.ErrTaskNotFound) {
+		t.Errorf("following a task that is not there gave %v", refused)
 	}
 	if !lists {
 		return

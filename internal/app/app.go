@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -55,6 +56,7 @@ type App struct {
 
 	engine   *engine.Engine
 	listener net.Listener
+	certs    []tls.Certificate // nil without TLS
 	server   *http.Server
 	lot      *httpx.Lot
 	resumed  *http.Server // serves the requests that were parked in lot
@@ -83,7 +85,7 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	if err := a.openEgress(); err != nil {
+	if err := a.prepare(ctx); err != nil {
 		return nil, err
 	}
 	if err := a.openStore(ctx); err != nil {
@@ -107,10 +109,25 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 	a.heed.Store(&heed)
 	a.lot = httpx.NewLot(a.identity.Follow)
 	a.metrics.watchOpen(a.engine.Waiting, a.lot.Parked)
-	if err := a.listen(ctx); err != nil {
-		return nil, err
-	}
+	a.makeServers()
 	return a, nil
+}
+
+// prepare finds out whether the settings work on this machine, before anything is made
+// that a second try would find: above all the admin token, which is shown only once.
+func (a *App) prepare(ctx context.Context) error {
+	if a.cfg.AdminToken != "" {
+		if err := identity.CheckEnvToken(a.cfg.AdminToken); err != nil {
+			return err
+		}
+	}
+	if err := a.openEgress(); err != nil {
+		return err
+	}
+	if err := a.checkMasterKey(); err != nil {
+		return err
+	}
+	return a.listen(ctx)
 }
 
 // openStore opens the store, metered.

@@ -211,11 +211,15 @@ func TestPortInUse(t *testing.T) {
 	if _, err := app.New(t.Context(), cfg, discard()); err == nil || !strings.Contains(err.Error(), "--listen") {
 		t.Fatalf("got %v", err)
 	}
-	// Nothing is left behind: the directory is free for the next try.
+	// Nothing is left behind: the directory is free for the next try, which shows the
+	// admin token.
 	cfg.Listen = "127.0.0.1:0"
 	a, err := app.New(t.Context(), cfg, discard())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if a.NewAdminToken() == "" {
+		t.Error("the failed start has made the admin token, and nobody has seen it")
 	}
 	if err := a.Close(); err != nil {
 		t.Error(err)
@@ -223,13 +227,27 @@ func TestPortInUse(t *testing.T) {
 }
 
 func TestInvalidSettingsOpenNothing(t *testing.T) {
-	cfg := settings(t)
-	cfg.Listen, cfg.Anonymous = "0.0.0.0:0", true
-	if _, err := app.New(t.Context(), cfg, discard()); err == nil {
-		t.Error("an anonymous hub for everybody")
-	}
-	if _, err := os.Stat(cfg.Data); !os.IsNotExist(err) {
-		t.Errorf("the data directory was made: %v", err)
+	for name, set := range map[string]func(*config.Config){
+		"an anonymous hub for everybody": func(c *config.Config) { c.Listen, c.Anonymous = "0.0.0.0:0", true },
+		"an admin token that is short":   func(c *config.Config) { c.AdminToken = "short" },
+		"a master key that is none":      func(c *config.Config) { c.MasterKey = "nonsense" },
+		"a key file that is not there":   func(c *config.Config) { c.MasterKeyFile = filepath.Join(t.TempDir(), "none") },
+		"an address of another machine":  func(c *config.Config) { c.Listen = "192.0.2.1:0" },
+		"a certificate that is none": func(c *config.Config) {
+			c.TLSCert = filepath.Join(t.TempDir(), "none")
+			c.TLSKey = c.TLSCert
+		},
+		"ports that are none": func(c *config.Config) { c.EgressAllowLocal = "x" },
+	} {
+		cfg := settings(t)
+		set(&cfg)
+		if a, err := app.New(t.Context(), cfg, discard()); err == nil {
+			t.Errorf("%s: the hub started", name)
+			_ = a.Close()
+		}
+		if _, err := os.Stat(cfg.Data); !os.IsNotExist(err) {
+			t.Errorf("%s: the data directory was made: %v", name, err)
+		}
 	}
 }
 

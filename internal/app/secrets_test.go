@@ -15,7 +15,9 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +41,7 @@ func TestNoSecretComesBack(t *testing.T) {
 	s.plant()
 	s.use()
 	s.askForEverything()
+	s.backUp()
 	s.readFiles("while the hub runs")
 	s.stop()
 	s.readFiles("after the hub stopped")
@@ -107,7 +110,7 @@ func (s *search) start() {
 	receiver := s.receiver()
 	at, err := url.Parse(receiver.URL)
 	s.must(err)
-	s.cfg.EgressAllowLocal, s.cfg.PushBackoffMin = at.Port(), 10*time.Millisecond
+	s.cfg.EgressAllowLocal, s.cfg.PushBackoffMin, s.cfg.BackoffMin = at.Port(), 10*time.Millisecond, 10*time.Millisecond
 	s.cfg.AdminToken = s.plantText("the admin token")
 	log := slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s.hub, err = app.New(s.t.Context(), s.cfg, log)
@@ -125,15 +128,28 @@ func (s *search) start() {
 	s.receiverURL = receiver.URL
 }
 
-// receiver is where notifications go. It refuses them and repeats what it was told, as
-// some servers do, so that the hub has to keep that to itself.
+// receiver is where notifications and tasks go. It refuses them, tasks with the status
+// that the path ends with, and repeats what it was told, as some servers do, so that the
+// hub has to keep that to itself.
 func (s *search) receiver() *httptest.Server {
 	s.notified = make(chan struct{}, 1000)
 	r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		w.WriteHeader(http.StatusInternalServerError)
+		status, err := strconv.Atoi(path.Base(r.URL.Path))
+		if err != nil {
+			status = http.StatusInternalServerError
+			s.notified <- struct{}{}
+		}
+		w.Header().Set("Www-Authenticate", r.Header.Get("Authorization"))
+		if status == http.StatusOK {
+			w.Header().Set("Content-Type", "application/json")
+		}
+		w.WriteHeader(status)
+		if status == http.StatusOK { // with what is no result
+			fmt.Fprintf(w, `{"state":%q}`, r.Header.Get("Authorization"))
+			return
+		}
 		fmt.Fprintf(w, "no: %v %s", r.Header, body)
-		s.notified <- struct{}{}
 	}))
 	s.t.Cleanup(r.Close)
 	return r
@@ -219,6 +235,7 @@ func (s *search) use() {
 	s.task = sent.ID
 	s.usePush()
 	s.useTokens()
+	s.useEndpoints()
 	status, body = s.say(true, "GET", "/v1/agents/me/tasks/next", s.bob, "")
 	if status != 200 {
 		s.t.Fatalf("next: %d %s", status, body)
@@ -261,6 +278,7 @@ func (s *search) usePush() {
 			s.t.Fatalf("a configuration %s: %d %s", name, status, body)
 		}
 	}
+	s.pushByGRPC(where, token, credentials, inURL)
 	for _, body := range []string{
 		fmt.Sprintf(`{"url":"http://169.254.169.254/","token":%q,"authentication":%s}`, token, auth),
 		fmt.Sprintf(`{"url":"http://%s:%s@example.com/","token":%q}`, inURL, inURL, token),
@@ -322,7 +340,9 @@ func (s *search) askForEverything() {
 				for _, token := range who[3:] {
 					s.say(true, method, path, token, "{}")
 				}
-				s.say(true, method, path, s.cfg.AdminToken, `{"token":1`)
+				if method != "DELETE" { // which heeds no body
+					s.say(true, method, path, s.cfg.AdminToken, `{"token":1`)
+				}
 			}
 		}
 	}
@@ -337,6 +357,7 @@ func (s *search) askForEverything() {
 		}
 	}
 	s.askByRPC(who)
+	s.askByGRPC(who)
 }
 
 func (s *search) askByRPC(who []string) {
@@ -390,10 +411,17 @@ func (s *search) readFiles(when string) {
 		if err != nil || d.IsDir() || d.Name() == vault.FileName {
 			return err
 		}
-		s.said["the file "+d.Name()+" "+when], err = os.ReadFile(path)
-		return err
+		s.readFile("the file "+d.Name()+" "+when, path)
+		return nil
 	})
 	s.must(err)
+}
+
+func (s *search) readFile(what, path string) {
+	s.t.Helper()
+	text, err := os.ReadFile(path)
+	s.must(err)
+	s.said[what] = text
 }
 
 // find names the planted secrets that are in a text, as they are or written in some
@@ -429,11 +457,20 @@ func (s *search) checkSearch() {
 			}
 		}
 	}
-	if len(s.planted) < 11 || len(s.said) < 200 {
+	if len(s.planted) < 20 || len(s.said) < 300 {
 		s.t.Errorf("only %d kinds of secrets were looked for in %d places", len(s.planted), len(s.said))
 	}
-	if db := s.said["the file "+sqlite.FileName+" after the hub stopped"]; !bytes.Contains(db, []byte("planted-message")) {
-		s.t.Error("the database was not searched: what is no secret is not found in it")
+	for _, what := range []string{"the file " + sqlite.FileName + " after the hub stopped", "the backup"} {
+		if !bytes.Contains(s.said[what], []byte("planted-message")) {
+			s.t.Errorf("%s was not searched: what is no secret is not found in it", what)
+		}
+	}
+	byGRPC := false
+	for what, text := range s.said {
+		byGRPC = byGRPC || strings.HasPrefix(what, "gRPC GetTask ") && bytes.Contains(text, []byte("planted-message"))
+	}
+	if !byGRPC {
+		s.t.Error("no answer of gRPC was searched: what is no secret is not found in any")
 	}
 	for _, line := range []string{"msg=serving", "/v1/whoami"} {
 		if !strings.Contains(s.log.String(), line) {

@@ -32,7 +32,7 @@ const (
 	parkFrom = 256
 )
 
-// listen opens the listener and makes the server for it.
+// listen opens the listener. Who connects before Run has to wait for it.
 func (a *App) listen(ctx context.Context) error {
 	var err error
 	a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", a.cfg.Listen)
@@ -42,23 +42,26 @@ func (a *App) listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w; choose another address with --listen", err)
 	}
-	certificates, err := a.certificates()
-	if err != nil {
+	if a.certs, err = a.certificates(); err != nil {
 		return err
 	}
-	a.url = publicURL(a.cfg.PublicURL, a.Addr(), certificates != nil)
-	if !a.cfg.Loopback() && certificates == nil {
+	a.url = publicURL(a.cfg.PublicURL, a.Addr(), a.certs != nil)
+	if !a.cfg.Loopback() && a.certs == nil {
 		a.log.Warn("listening beyond this machine without TLS: tokens travel in the clear unless a TLS proxy is in front; see --tls-cert", "listen", a.Addr())
 	}
 	if a.cfg.PublicURL == "" && !a.cfg.Loopback() {
 		a.log.Warn("cards and addresses name a URL that others may not reach: set --public-url to the one that they use", "url", a.url)
 	}
+	return nil
+}
+
+// makeServers makes what serves the listener.
+func (a *App) makeServers() {
 	base, end := context.WithCancelCause(context.Background())
 	a.endContext = end
 	site := a.handler()
-	a.server, a.resumed = a.newServer(base, site, certificates), a.newServer(base, site, nil)
+	a.server, a.resumed = a.newServer(base, site, a.certs), a.newServer(base, site, nil)
 	a.resumed.ConnContext = a.lot.ConnContext
-	return nil
 }
 
 // newServer makes the server of a listener.

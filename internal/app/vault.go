@@ -26,6 +26,16 @@ func (a *App) openVault(ctx context.Context) (err error) {
 	return err
 }
 
+// checkMasterKey looks at the key of a hub that starts for the first time on its data
+// directory. For any other openVault knows better what is wrong.
+func (a *App) checkMasterKey() error {
+	used, err := HasData(a.cfg.Data)
+	if err != nil || used || a.cfg.DatabaseURL != "" {
+		return err
+	}
+	return vault.CheckKey(vaultOptions(a.cfg, nil, a.log))
+}
+
 func vaultOptions(cfg config.Config, secrets hub.Secrets, log *slog.Logger) vault.Options {
 	o := vault.Options{Secrets: secrets, Value: cfg.MasterKey, File: cfg.MasterKeyFile, Log: log}
 	if o.File == "" {

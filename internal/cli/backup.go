@@ -57,7 +57,8 @@ func (p *program) restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "restore --from FILE", Short: "Make the database of a hub from a backup, or check one",
 		Long: `Make the database of a data directory from a backup, after checking all of it. The
-directory must hold no hub's data. With --check, only check the backup.
+directory must hold no hub's data. With --check, only check the backup; the exit code is 1
+if it is damaged, or if a hub would not start on it because its master key is not there.
 
 The hub then knows what it knew when the backup was taken; what happened since is lost.
 Nobody can mistake the restored hub for the lost one: workers that took tasks since are
@@ -102,8 +103,17 @@ func (p *program) checkBackup(cmd *cobra.Command, cfg config.Config, file string
 		return copyFailure(err)
 	}
 	p.note("The backup is whole.")
+	if err := p.showBackup(file, b, map[string]any{"key_in_place": b.KeyProblem == nil}); err != nil {
+		return err
+	}
+	if b.KeyProblem != nil {
+		return &failure{
+			exit: exitError, code: "master_key", message: "the backup is whole, but a hub does not start on it: " + publicWords(b.KeyProblem),
+			hint: "With --data, --master-key-file or HOLDFAST_MASTER_KEY say where the key is that the hub will have.",
+		}
+	}
 	p.noteKey(b)
-	return p.showBackup(file, b, map[string]any{"key_in_place": b.KeyProblem == nil})
+	return nil
 }
 
 // noteKey says whether the master key that a backup needs is where a hub would look.

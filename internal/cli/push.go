@@ -40,9 +40,9 @@ func (p *program) pushList() *cobra.Command {
 			return showList(p, list[client.Push]{
 				items: all, empty: "The events of this task are sent nowhere. To have them sent: holdfast push add " + t.id + " --to URL",
 				id:   func(c client.Push) string { return c.ID },
-				head: []string{"ID", "TO", "DELIVERED", "GIVEN UP", "NOTE"},
+				head: []string{"ID", "TO", "UP TO EVENT", "GIVEN UP", "NOTE"},
 				row: func(c client.Push) []string {
-					return []string{c.ID, c.URL, strconv.FormatInt(c.DeliveredSeq, 10), strconv.Itoa(c.Failed), pushNote(&c)}
+					return []string{c.ID, c.URL, strconv.FormatInt(c.DoneSeq, 10), strconv.Itoa(c.Failed), pushNote(&c)}
 				},
 			})
 		}),
@@ -54,7 +54,14 @@ func pushNote(c *client.Push) string {
 	if c.Tries == 0 {
 		return ""
 	}
-	return short(fmt.Sprintf("event %d failed %d times: %s", c.DeliveredSeq+1, c.Tries, text(c.LastError)))
+	return short(fmt.Sprintf("event %d failed %s: %s", c.DoneSeq+1, times(c.Tries), text(c.LastError)))
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.Itoa(n) + " times"
 }
 
 // showPush describes one configuration.
@@ -66,7 +73,7 @@ func (p *program) showPush(c *client.Push) error {
 	return p.show(c, c.ID, func() error {
 		return p.fields(
 			field{"Id", c.ID}, field{"Task", c.TaskID}, field{"To", c.URL}, field{"Authorization", scheme},
-			field{"Made", moment(&c.CreatedAt)}, field{"Delivered", "up to event " + strconv.FormatInt(c.DeliveredSeq, 10)},
+			field{"Made", moment(&c.CreatedAt)}, field{"Up to event", strconv.FormatInt(c.DoneSeq, 10)},
 			field{"Fails", pushNote(c)}, field{"Fails since", moment(c.FailingSince)}, field{"Next try", moment(c.NextTry)},
 		)
 	})

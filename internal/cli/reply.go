@@ -19,7 +19,9 @@ input_required, auth_required or working. With completed, --text is the result;
 with the others it is the message that goes along: the question, the reason, or with
 working how far the work has come.
 
-Without --claim the report counts for the newest claim of the task.`
+Without --claim the report counts for the newest claim of the task. About the task that
+"work --exec" runs the command for, nothing is printed, since stdout is the artifact there;
+-o json prints the task all the same.`
 
 type replyFlags struct {
 	claim, state, text, data, err string
@@ -52,6 +54,9 @@ func (p *program) replyCommand() *cobra.Command {
 				return err
 			}
 			return p.show(now, now.ID, func() error {
+				if args[0] == p.env["HOLDFAST_TASK_ID"] {
+					return nil // within "work --exec", where stdout is the artifact
+				}
 				return p.fields(field{"Task", now.ID}, field{"State", now.State}, field{"From", at(now.Caller)})
 			})
 		}),

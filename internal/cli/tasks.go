@@ -33,6 +33,9 @@ func (p *program) taskAt(ctx context.Context, args []string) (taskRef, error) {
 	if err != nil {
 		return taskRef{}, err
 	}
+	if strings.HasPrefix(args[0], "@") {
+		return taskRef{}, usagef("TASK is missing after %s: the id of a task; holdfast list tasks %s shows them", args[0], args[0])
+	}
 	if !isTaskID(args[0]) {
 		return taskRef{}, usagef("%q is no id of a task; holdfast list tasks shows them", args[0])
 	}

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,29 +19,37 @@ func (p *program) tokensCommand() *cobra.Command {
 
 func (p *program) tokensList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list @handle", Short: "List the tokens of an address, without their secrets",
+		Use: "list [@handle]", Short: "List the tokens of an address or of all, without their secrets",
 		Example:           "  holdfast tokens list @writer",
 		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
 		RunE: p.run(func(cmd *cobra.Command, args []string) error {
-			c, handle, err := p.clientAt(args[0])
+			c, handle, err := p.clientMaybeAt(args)
 			if err != nil {
 				return err
 			}
-			all, err := c.Tokens(cmd.Context(), handle)
+			all, err := tokensOf(cmd.Context(), c, handle)
 			if err != nil {
 				return err
 			}
 			return showList(p, list[client.Token]{
 				items: all, empty: "@" + handle + " has no token. Make one with: holdfast tokens add @" + handle,
 				id:   func(t client.Token) string { return t.ID },
-				head: []string{"ID", "NAME", "MADE", "EXPIRES"},
+				head: []string{"ID", "OF", "NAME", "MADE", "EXPIRES"},
 				row: func(t client.Token) []string {
-					return []string{t.ID, t.Name, moment(&t.CreatedAt), first(moment(t.ExpiresAt), "never")}
+					return []string{t.ID, at(t.Handle), t.Name, moment(&t.CreatedAt), first(moment(t.ExpiresAt), "never")}
 				},
 			})
 		}),
 	}
+}
+
+// tokensOf lists the tokens of an address, of all if it is empty.
+func tokensOf(ctx context.Context, c *client.Client, handle string) ([]client.Token, error) {
+	if handle == "" {
+		return c.AllTokens(ctx)
+	}
+	return c.Tokens(ctx, handle)
 }
 
 func (p *program) tokensAdd() *cobra.Command {
@@ -91,24 +97,16 @@ is printed here and nowhere else. With -q it is all that is printed.`,
 
 // tokenOwner finds the address of a token, to ask about no token that is not there.
 func tokenOwner(ctx context.Context, c *client.Client, id string) (string, error) {
-	who, err := c.Whoami(ctx)
+	all, err := c.AllTokens(ctx)
 	if err != nil {
 		return "", err
 	}
-	agents, err := c.Agents(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, a := range append(agents, client.Agent{Handle: who.Handle}) {
-		tokens, err := c.Tokens(ctx, a.Handle)
-		if err != nil && !errors.Is(err, client.ErrNotFound) { // deleted just now
-			return "", err
-		}
-		if slices.ContainsFunc(tokens, func(t client.Token) bool { return t.ID == id }) {
-			return a.Handle, nil
+	for _, t := range all {
+		if t.ID == id {
+			return t.Handle, nil
 		}
 	}
-	return "", &failure{exit: exitNotFound, code: "not_found", message: "there is no token " + id, hint: "holdfast tokens list @handle shows those of an address."}
+	return "", &failure{exit: exitNotFound, code: "not_found", message: "there is no token " + id, hint: "holdfast tokens list shows those that there are."}
 }
 
 func (p *program) tokensRevoke() *cobra.Command {
@@ -123,7 +121,7 @@ func (p *program) tokensRevoke() *cobra.Command {
 				return err
 			}
 			if uuid.Validate(args[0]) != nil {
-				return usagef("%q is no id of a token; holdfast tokens list @handle shows them", args[0])
+				return usagef("%q is no id of a token; holdfast tokens list shows them", args[0])
 			}
 			if !yes {
 				whose, err := tokenOwner(cmd.Context(), c, args[0])

@@ -26,7 +26,8 @@ The command finds
   the hub, to call on              HOLDFAST_URL, HOLDFAST_TOKEN
 
 so that "holdfast send" in it makes a part of the same run, and
-"holdfast reply $HOLDFAST_TASK_ID --state working --text …" tells how far it is.
+"holdfast reply $HOLDFAST_TASK_ID --state working --text …" tells how far it is, and prints
+nothing.
 
 Its exit code decides:
    0  completed; stdout is the artifact, a data part with --json
@@ -116,7 +117,7 @@ func (p *program) station(ctx context.Context, args []string) (station, error) {
 	admin := slices.Contains(who.Roles, "admin")
 	switch {
 	case handle == "" && admin:
-		return station{}, usagef("name the address to work for, such as @coder; the admin token belongs to none")
+		return station{}, usagef("name the address to work for, such as @coder: this token acts as @%s, the administrator, whom nobody sends tasks", who.Handle)
 	case handle == "", handle == who.Handle:
 		return station{c: c, handle: who.Handle, token: a.token, leave: func() {}}, nil
 	case !admin:

@@ -130,6 +130,7 @@ func (c *Config) Limits() hub.Limits {
 	return hub.Limits{
 		Events: int64(c.TaskEvents), Bytes: c.TaskBytes, Messages: c.TaskMessages, Pushes: c.TaskPushes, OpenTasks: c.OpenTasks,
 		Lease: c.Lease, LeaseMax: c.LeaseMax, Redeliveries: c.Redeliveries, BackoffMin: c.BackoffMin, BackoffMax: c.BackoffMax,
+		Attempts: hub.DefaultLimits().Attempts,
 	}
 }
 

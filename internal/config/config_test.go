@@ -234,3 +234,14 @@ func TestProfilePathFollowsXDG(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 }
+
+// A limit that nobody sets would be no limit.
+func TestNoLimitIsLeftOut(t *testing.T) {
+	c := config.Default()
+	limits := reflect.ValueOf(c.Limits())
+	for i := range limits.NumField() {
+		if limits.Field(i).IsZero() {
+			t.Errorf("%s is zero", limits.Type().Field(i).Name)
+		}
+	}
+}

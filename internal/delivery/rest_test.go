@@ -12,8 +12,8 @@ func TestAnAddressRestsForGrowingTimes(t *testing.T) {
 		woken := make(chan time.Time, 1)
 		wake := func() { woken <- time.Now() }
 		begun := time.Now()
-		for try, bound := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-			bound *= time.Second
+		for try, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+			bound := time.Duration(seconds) * time.Second
 			at := time.Now()
 			r.fail("it is away", time.Second, time.Minute, wake)
 			if !r.on() || r.why != "it is away" || !r.since.Equal(begun) || r.tries != try+1 {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -60,6 +61,14 @@ type PushFailure struct {
 	At     time.Time
 	Tries  int
 	Reason string
+}
+
+// GaveUp says for the activity that the notification of an event was given up.
+func GaveUp(event int64, tries int) string {
+	if tries == 1 {
+		return fmt.Sprintf("the notification of event %d was given up after 1 try", event)
+	}
+	return fmt.Sprintf("the notification of event %d was given up after %d tries", event, tries)
 }
 
 // PushJob is one configuration with events to deliver, on loan to one sender.

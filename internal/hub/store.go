@@ -202,7 +202,8 @@ type Directory interface {
 	// TokenByHash finds a token that is neither revoked nor expired nor of a deleted
 	// address; NotFound otherwise.
 	TokenByHash(ctx context.Context, hash [32]byte) (*Token, error)
-	// Tokens lists the tokens of an address that are not revoked, oldest first.
+	// Tokens lists the tokens of an address that are not revoked, oldest first; if it is
+	// empty, those of all addresses.
 	Tokens(ctx context.Context, address string) ([]Token, error)
 	// RevokeToken ends a token; NotFound if there is none such.
 	RevokeToken(ctx context.Context, id string) error

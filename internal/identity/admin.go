@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -201,6 +202,17 @@ func (s *Service) Tokens(ctx context.Context, p hub.Principal, ref string) ([]hu
 		return nil, err
 	}
 	return s.opt.Store.Tokens(ctx, a.ID)
+}
+
+// AllTokens lists the tokens of all addresses that are not revoked, in the order of
+// their handles, the oldest of each first. Admin only.
+func (s *Service) AllTokens(ctx context.Context, p hub.Principal) ([]hub.Token, error) {
+	if err := requireAdmin(p); err != nil {
+		return nil, err
+	}
+	all, err := s.opt.Store.Tokens(ctx, "")
+	slices.SortStableFunc(all, func(a, b hub.Token) int { return strings.Compare(a.Handle, b.Handle) })
+	return all, err
 }
 
 // RevokeToken ends a token and the requests that are open with it. NotFound if

@@ -248,6 +248,8 @@ func TestOnlyTheAdminAdministers(t *testing.T) {
 		wantKind(t, "CreateToken", err, hub.NotPermitted)
 		_, err = b.Tokens(ctx, p, "alice")
 		wantKind(t, "Tokens", err, hub.NotPermitted)
+		_, err = b.AllTokens(ctx, p)
+		wantKind(t, "AllTokens", err, hub.NotPermitted)
 		wantKind(t, "RevokeToken", b.RevokeToken(ctx, p, "x"), hub.NotPermitted)
 	}
 	// Nobody may change or enter the hub's own addresses.

@@ -100,10 +100,19 @@ func (s *Service) ReplaceAdmin(ctx context.Context) (secret string, err error) {
 	return secret, nil
 }
 
-// takeEnvToken makes token the one admin token from the environment.
-func (s *Service) takeEnvToken(ctx context.Context, admin *hub.Address, token string) error {
+// CheckEnvToken reports whether token could be the admin token from the environment. If
+// not, the error, of kind Invalid, says what one is made of.
+func CheckEnvToken(token string) error {
 	if len(token) < minEnvToken || !plausible(token) {
 		return hub.Errorf(hub.Invalid, "HOLDFAST_ADMIN_TOKEN needs at least %d and at most %d characters out of A-Z a-z 0-9 - . _ ~ + / =; try: openssl rand -hex 32", minEnvToken, maxSecret)
+	}
+	return nil
+}
+
+// takeEnvToken makes token the one admin token from the environment.
+func (s *Service) takeEnvToken(ctx context.Context, admin *hub.Address, token string) error {
+	if err := CheckEnvToken(token); err != nil {
+		return err
 	}
 	hash := sha256.Sum256([]byte(token))
 	tokens, err := s.opt.Store.Tokens(ctx, admin.ID)

@@ -74,6 +74,20 @@ func Open(ctx context.Context, o Options) (*Vault, error) {
 	return &Vault{next}, nil
 }
 
+// CheckKey reports whether a hub that has sealed nothing yet could begin with the master
+// key that o says, and makes and changes nothing. Errors are as Open's. Of o, Secrets does
+// not count.
+func CheckKey(o Options) error {
+	_, err := o.key()
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if o.Make {
+		return nil
+	}
+	return o.noFile()
+}
+
 // Check reports whether a hub with the secrets of s would start with the master key that
 // o says, and changes nothing. It gives the id of the key that is needed, also with an
 // error that says why the present one does not do; empty if nothing was ever sealed. Of
@@ -138,13 +152,17 @@ func (o Options) missing(first bool, r record) (*masterKey, error) {
 		return nil, hub.Errorf(hub.Invalid, "the master key file %s is missing, but the database has secrets that are sealed with it (key %s): put the file back from where you keep a copy, or set %s; if the key is lost, see: holdfast keys reset --help", o.File, r.Key, envName)
 	}
 	if !o.Make {
-		return nil, hub.Errorf(hub.Invalid, "the master key file %s does not exist: make one with (umask 077; holdfast keys new > %s), or leave out --master-key-file to have one made in the data directory", o.File, o.File)
+		return nil, o.noFile()
 	}
 	k, err := newKey()
 	if err != nil {
 		return nil, err
 	}
 	return k, writeFile(o.File, k)
+}
+
+func (o Options) noFile() error {
+	return hub.Errorf(hub.Invalid, "the master key file %s does not exist: make one with (umask 077; holdfast keys new > %s), or leave out --master-key-file to have one made in the data directory", o.File, o.File)
 }
 
 func (o Options) wrongKey(k *masterKey, r record) error {

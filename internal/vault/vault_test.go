@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
@@ -232,12 +234,126 @@ func TestAKeyFileOfOthersIsRefused(t *testing.T) {
 		if err := os.Chmod(b.o.File, mode); err != nil {
 			t.Fatal(err)
 		}
-		b.refused(b.o.File, "others", fmt.Sprintf("%04o", mode), "chmod 600")
+		b.refused(b.o.File, "others", fmt.Sprintf("%04o", mode), "chmod 600", "defaultMode: 0400")
 	}
 	if err := os.Chmod(b.o.File, 0o400); err != nil {
 		t.Fatal(err)
 	}
 	b.start()
+}
+
+// asRoot skips a test of what only root can do.
+func asRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+}
+
+// TestRootLeavesTheKeyToItsOwner: whoever runs the hub has to be able to read the key
+// that root has made or replaced.
+func TestRootLeavesTheKeyToItsOwner(t *testing.T) {
+	asRoot(t)
+	const hubUser, keyUser = 12345, 12346
+	b := newBed(t)
+	owned := func(what string, want int) {
+		t.Helper()
+		if uid, gid, ok := ownerOf(b.o.File); uid != want || gid != want || !ok {
+			t.Errorf("%s: the key belongs to %d:%d, want %d", what, uid, gid, want)
+		}
+		info, err := os.Stat(b.o.File)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", what, info, err)
+		}
+	}
+	give := func(path string, to int) {
+		t.Helper()
+		if err := os.Chown(path, to, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give(b.dir, hubUser)
+	b.start()
+	owned("made", hubUser)
+	give(b.o.File, keyUser)
+	if _, err := Rotate(t.Context(), b.o); err != nil {
+		t.Fatal(err)
+	}
+	owned("rotated", keyUser)
+	if err := os.Remove(b.o.File); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Reset(t.Context(), b.o); err != nil {
+		t.Fatal(err)
+	}
+	owned("reset", hubUser)
+}
+
+// TestAKeyFileThatMayNotBeReadSaysWhose is run again by itself as a user who may not.
+func TestAKeyFileThatMayNotBeReadSaysWhose(t *testing.T) {
+	if dir := os.Getenv("HOLDFAST_TEST_UNREADABLE"); dir != "" {
+		_, err := readFile(filepath.Join(dir, FileName))
+		t.Log(err)
+		_, err = readFile(filepath.Join(dir, "closed", FileName))
+		t.Log(err)
+		return
+	}
+	asRoot(t)
+	dir, err := os.MkdirTemp("", "holdfast-key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "closed"), 0o700),
+		os.WriteFile(filepath.Join(dir, FileName), nil, 0o600), os.WriteFile(filepath.Join(dir, "closed", FileName), nil, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "test")
+	self, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.WriteFile(program, self, 0o755) // where the other user can reach it
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOLDFAST_TEST_UNREADABLE="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, want := range []string{
+		"master.key belongs to the user root, and 12345 may not read it",
+		"chown 12345 " + filepath.Join(dir, FileName),
+		"12345 may not look into the directory of the master key file " + filepath.Join(dir, "closed", FileName),
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is not in: %s", want, out)
+		}
+	}
+}
+
+// TestCheckKeyBeforeTheFirstStart: it says what Open would say, and makes nothing.
+func TestCheckKeyBeforeTheFirstStart(t *testing.T) {
+	made := filepath.Join(t.TempDir(), FileName)
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{File: made, Make: true}, ""},
+		{Options{File: made}, "keys new"},
+		{Options{Value: mustKey(t)}, ""},
+		{Options{Value: "nonsense"}, envName},
+	} {
+		err := CheckKey(c.o)
+		if c.want == "" && err != nil || c.want != "" && (hub.KindOf(err) != hub.Invalid || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+	if _, err := os.Stat(made); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it made a key (%v)", err)
+	}
 }
 
 func TestANamedFileHasToBeThere(t *testing.T) {

@@ -88,6 +88,13 @@ async function streamed(client) {
     last = e.payload;
   }
   assert.equal(last.value.status.state, TaskState.TASK_STATE_CANCELED);
+
+  // Of a task that is not there, and of one that has ended.
+  const followed = async (id) => {
+    for await (const e of client.resubscribeTask({ id, tenant: '' }, options)) assert.fail(JSON.stringify(e));
+  };
+  await assert.rejects(followed('none'), /no such task/);
+  await assert.rejects(followed(task.id), /has ended/);
 }
 
 async function notified(client) {

@@ -26,7 +26,7 @@ from a2a.types import (
     TaskPushNotificationConfig,
     TaskState,
 )
-from a2a.utils.errors import A2AError
+from a2a.utils.errors import A2AError, TaskNotFoundError, UnsupportedOperationError
 
 URL = os.environ["AGENT_URL"]
 TOKEN = os.environ["AGENT_TOKEN"]
@@ -134,6 +134,15 @@ async def streamed(client):
             await client.cancel_task(CancelTaskRequest(id=task.id))
         last = event
     assert last.status_update.status.state == TaskState.TASK_STATE_CANCELED, last
+
+    async def followed(task_id):
+        return [event async for event in client.subscribe(SubscribeToTaskRequest(id=task_id))]
+
+    # Of a task that is not there, and of one that has ended.
+    error = await refused(followed("none"))
+    assert isinstance(error, TaskNotFoundError) and "no such task" in repr(error), error
+    error = await refused(followed(task.id))
+    assert isinstance(error, UnsupportedOperationError), error
 
 
 async def notified(client, receiver):

@@ -212,8 +212,8 @@ func (f *face) serveRPC(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err == nil:
-	case wantsStreamV03(r, req.method):
-		f.failStreamV03(w, r, b, err)
+	case wantsStream(r, req.method):
+		f.failStream(w, r, b, req.method, err)
 	default:
 		f.fail(w, r, b, err)
 	}
@@ -325,7 +325,7 @@ func (f *face) dispatch(w http.ResponseWriter, r *http.Request, b binding, c *ca
 		}
 		s, err := h.SendStreamingMessage(ctx, c, p)
 		return f.streamOr(w, r, b, s, err)
-	case "SubscribeToTask":
+	case subscribeToTask:
 		p, err := decodeTask(op.params)
 		if err != nil {
 			return err

@@ -3,9 +3,12 @@ package a2a
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/holdfast-hub/holdfast/internal/httpx"
+	"github.com/holdfast-hub/holdfast/internal/hub"
 	"github.com/holdfast-hub/holdfast/internal/rawjson"
 )
 
@@ -233,4 +236,39 @@ func codeOf(r reason) (code, status int) {
 	case internalError:
 	}
 	return -32603, 500
+}
+
+// wantsStream reports whether a client waits for a stream and says so. It may not be
+// able to read anything else: the Go SDK and clients of 0.3 show nothing of an error
+// that comes as ordinary JSON, or take it for a broken connection.
+func wantsStream(r *http.Request, method string) bool {
+	switch method {
+	case subscribeToTask, "SendStreamingMessage", "message/stream", "tasks/resubscribe":
+	default:
+		return false
+	}
+	for _, line := range r.Header.Values("Accept") {
+		if strings.Contains(line, "text/event-stream") {
+			return true
+		}
+	}
+	return false
+}
+
+const subscribeToTask = "SubscribeToTask"
+
+// failStream answers a request for a stream with an error: as the only event of a
+// stream, unless the HTTP status has to say something too.
+//
+// That a task has ended is ordinary JSON in 1.0 all the same. The conformance kit wants
+// it before any stream (STREAM-SUB-003), and a client that does not read it has a stream
+// that is over, which is much the same.
+func (f *face) failStream(w http.ResponseWriter, r *http.Request, b binding, method string, err error) {
+	fault := translate(r.Context(), f.opt.Log, err)
+	ended := method == subscribeToTask && fault.cause != nil && fault.cause.Kind == hub.Ended
+	if ended || b.status(fault.reason) != http.StatusOK {
+		f.fail(w, r, b, fault)
+		return
+	}
+	_ = httpx.StartSSE(w, r).Event("", "", b.fail(nil, fault)) // a client that is gone needs no answer
 }

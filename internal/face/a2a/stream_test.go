@@ -285,3 +285,44 @@ func testShutdownEndsStreams(t *testing.T, b *bed) {
 		t.Errorf("resumed: %v, want %v", got, want)
 	}
 }
+
+// TestStreamErrors: a client that asks for a stream gets an error as the only event of
+// one, which is all that the Go SDK reads, but for those that HTTP itself tells, and that
+// of a task that has ended.
+func TestStreamErrors(t *testing.T) {
+	b := newBed(t)
+	ask := func(method, params string, headers ...string) (int, string) {
+		t.Helper()
+		return b.exchange("POST", "/a/coder", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params), headers...)
+	}
+	const event = "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32001,"
+	for accept, want := range map[string]string{
+		"text/event-stream": event, "application/json, text/event-stream;q=0.9": event,
+		"": event[len("data: "):], "application/json": event[len("data: "):],
+	} {
+		if status, got := ask("SubscribeToTask", subscribe("none"), "Accept", accept); status != 200 || !strings.HasPrefix(got, want) {
+			t.Errorf("Accept: %s: %d %s", accept, status, got)
+		}
+	}
+	id := b.send(b.caller, "hi").ID
+	b.next()
+	b.finish(id, "completed", "")
+	ended := message("more", fmt.Sprintf(`"taskId":%q,`, id), "")
+	for _, c := range []struct {
+		method, params, begins, has string
+		status                      int
+		headers                     []string
+	}{
+		{method: "SendStreamingMessage", params: `{}`, begins: "data: ", has: "-32602", status: 200},
+		{method: "SendStreamingMessage", params: ended, begins: "data: ", has: "-32004", status: 200},
+		{method: "SendStreamingMessage", params: `{}`, begins: "data: ", has: "-32009", status: 200, headers: []string{"A2A-Version", "9.0"}},
+		{method: "SubscribeToTask", params: subscribe(id), begins: "{", has: "-32004", status: 200},
+		{method: "GetTask", params: subscribe("none"), begins: "{", has: "-32001", status: 200},
+		{method: "SubscribeToTask", params: subscribe(id), begins: "{", has: "-31401", status: 401, headers: []string{"Authorization", "Bearer wrong"}},
+	} {
+		status, got := ask(c.method, c.params, append([]string{"Accept", "text/event-stream"}, c.headers...)...)
+		if status != c.status || !strings.HasPrefix(got, c.begins) || !strings.Contains(got, c.has) {
+			t.Errorf("%s %s: %d %s", c.method, c.params, status, got)
+		}
+	}
+}

@@ -70,11 +70,14 @@ func (f *face) streamActivity(w http.ResponseWriter, r *http.Request, p hub.Prin
 }
 
 // acceptsStream reports whether the client asked for server-sent events.
-func acceptsStream(r *http.Request) bool {
+func acceptsStream(r *http.Request) bool { return names(r, "text/event-stream") }
+
+// names reports whether the client's header Accept has a media type by its own name.
+func names(r *http.Request, mediaType string) bool {
 	for _, v := range r.Header["Accept"] {
 		for one := range strings.SplitSeq(v, ",") {
 			kind, _, _ := strings.Cut(one, ";")
-			if strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") {
+			if strings.EqualFold(strings.TrimSpace(kind), mediaType) {
 				return true
 			}
 		}

@@ -59,6 +59,7 @@ func (f *face) registerAdmin() {
 	serve(f, named("set-own-endpoint", "PUT", "/v1/agents/me/endpoint", agents, "Say how tasks reach the caller: at a URL, or with {\"url\":null} when it pulls them."), f.setOwnEndpoint)
 	serve(f, admin("create-token", "POST", "/v1/agents/{ref}/tokens", tokens, "Create a token that acts as an address. Only this answer has its secret.", 201), f.createToken)
 	serve(f, admin("list-tokens", "GET", "/v1/agents/{ref}/tokens", tokens, "List the tokens of an address.", 200), f.listTokens)
+	serve(f, admin("list-all-tokens", "GET", "/v1/tokens", tokens, "List the tokens of all addresses.", 200), f.listAllTokens)
 	serve(f, admin("revoke-token", "DELETE", "/v1/tokens/{id}", tokens, "Revoke a token. What is open with it ends.", 204), f.revokeToken)
 	serve(f, anyone("whoami", "GET", "/v1/whoami", self, "Say who the caller is."), f.whoami)
 	serve(f, admin("info", "GET", "/v1/admin/info", self, "Describe the hub and its queue.", 200), f.info)
@@ -185,7 +186,14 @@ func (f *face) createToken(ctx context.Context, p hub.Principal, in *oneWith[wir
 }
 
 func (f *face) listTokens(ctx context.Context, p hub.Principal, in *one) (*answer[wire.List[wire.Token]], error) {
-	all, err := f.opt.Identity.Tokens(ctx, p, in.Ref)
+	return tokensAnswer(f.opt.Identity.Tokens(ctx, p, in.Ref))
+}
+
+func (f *face) listAllTokens(ctx context.Context, p hub.Principal, _ *none) (*answer[wire.List[wire.Token]], error) {
+	return tokensAnswer(f.opt.Identity.AllTokens(ctx, p))
+}
+
+func tokensAnswer(all []hub.Token, err error) (*answer[wire.List[wire.Token]], error) {
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +330,7 @@ func (f *face) endpoint(a *hub.Address) *wire.Endpoint {
 
 // token is a token as /v1 shows it, without its secret.
 func token(t *hub.Token) wire.Token {
-	return wire.Token{ID: t.ID, AgentID: t.Address, Name: t.Name, CreatedAt: wire.Time{Time: t.CreatedAt}, ExpiresAt: timeOrNil(t.ExpiresAt)}
+	return wire.Token{ID: t.ID, AgentID: t.Address, Handle: t.Handle, Name: t.Name, CreatedAt: wire.Time{Time: t.CreatedAt}, ExpiresAt: timeOrNil(t.ExpiresAt)}
 }
 
 func timeOrNil(t time.Time) *wire.Time {

@@ -1,6 +1,7 @@
 package v1_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,6 +197,17 @@ func TestTokens(t *testing.T) {
 	a := admin.want(200, "GET", "/v1/agents/coder/tokens", "")
 	if list := decode[wire.List[wire.Token]](t, a); len(list.Data) != 2 || strings.Contains(a.body, made.Token) || strings.Contains(a.body, `"token"`) {
 		t.Errorf("%s", a.body)
+	}
+	agent(t, h, "baker")
+	refused(t, coder.do("GET", "/v1/tokens", ""), 403, "not_permitted", "")
+	refused(t, (who{t: t, url: h.URL}).do("GET", "/v1/tokens", ""), 401, "unauthenticated", "")
+	a = admin.want(200, "GET", "/v1/tokens", "")
+	var whose []string
+	for _, token := range decode[wire.List[wire.Token]](t, a).Data {
+		whose = append(whose, token.Handle)
+	}
+	if !slices.Equal(whose, []string{"admin", "baker", "coder", "coder"}) || strings.Contains(a.body, made.Token) || strings.Contains(a.body, `"token"`) {
+		t.Errorf("%v in %s", whose, a.body)
 	}
 	admin.want(204, "DELETE", "/v1/tokens/"+made.ID, "")
 	refused(t, coder.do("GET", "/v1/whoami", ""), 401, "unauthenticated", "")

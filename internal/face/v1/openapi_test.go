@@ -158,11 +158,40 @@ func TestRoutesThatDoNotExist(t *testing.T) {
 		{"POST", "/v1/agents/coder", 405, "GET, PATCH, DELETE", "method_not_allowed"},
 		{"POST", "/v1/whoami", 405, "GET", "method_not_allowed"},
 		{"OPTIONS", "/v1/tokens/x", 405, "DELETE", "method_not_allowed"},
+		{"GET", "/", 404, "", "not_found"},
 	} {
 		w := httptest.NewRecorder()
 		f.ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
 		if w.Code != c.status || w.Header().Get("Allow") != c.allow || !strings.Contains(w.Body.String(), `"code":"`+c.code+`"`) {
 			t.Errorf("%s %s: %d, Allow %q, %s", c.method, c.path, w.Code, w.Header().Get("Allow"), w.Body)
+		}
+	}
+}
+
+// TestABrowserIsShownTheDescription: the bare address of the hub is what people open
+// first. Programs are told that there is nothing.
+func TestABrowserIsShownTheDescription(t *testing.T) {
+	t.Parallel()
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	for _, c := range []struct {
+		public, method, path, accept string
+		status                       int
+		to                           string
+	}{
+		{"https://hub.example", "GET", "/", browser, 303, "/docs"},
+		{"https://example.com/hub/", "GET", "/", browser, 303, "/hub/docs"},
+		{"https://hub.example", "GET", "/", "*/*", 404, ""},
+		{"https://hub.example", "GET", "/", "application/json, text/html;q=0.5", 404, ""},
+		{"https://hub.example", "POST", "/", browser, 404, ""},
+		{"https://hub.example", "GET", "/nothing", browser, 404, ""},
+	} {
+		f := newFace(Options{Engine: engine.New(engine.Options{}), Identity: identity.New(identity.Options{}), PublicURL: c.public})
+		r := httptest.NewRequest(c.method, c.path, nil)
+		r.Header.Set("Accept", c.accept)
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		if w.Code != c.status || w.Header().Get("Location") != c.to {
+			t.Errorf("%+v: %d to %q", c, w.Code, w.Header().Get("Location"))
 		}
 	}
 }

@@ -121,7 +121,7 @@ func pushAnswer(c hub.PushConfig, err error) (*answer[wire.Push], error) {
 func push(c *hub.PushConfig) wire.Push {
 	shown := wire.Push{
 		ID: c.ID, TaskID: c.Task, URL: c.URL, Version: c.Version, CreatedAt: wire.Time{Time: c.CreatedAt},
-		DeliveredSeq: c.Cursor, Tries: c.Tries, FailingSince: timeOrNil(c.FailedSince), NextTry: timeOrNil(c.NextTry),
+		DoneSeq: c.Cursor, Tries: c.Tries, FailingSince: timeOrNil(c.FailedSince), NextTry: timeOrNil(c.NextTry),
 		Failed: c.Failed,
 	}
 	if c.Scheme != "" {

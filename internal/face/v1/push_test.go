@@ -72,7 +72,7 @@ func TestPushConfigurationsAreKeptAndNeverShowTheirSecrets(t *testing.T) {
 		if len(list) != 1 || list[0].ID != "mine" || strings.Contains(listed.body+added.body, "hidden") {
 			t.Fatalf("listed %s", listed.body)
 		}
-		return list[0].DeliveredSeq == 4
+		return list[0].DoneSeq == 4
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -90,7 +91,7 @@ func newFace(opt Options) *face {
 	f.registerPush()
 	f.registerAdmin()
 	f.registerDocs()
-	f.mux.HandleFunc("/", f.unknownRoute)
+	f.mux.HandleFunc("/", f.elsewhere)
 	return f
 }
 
@@ -129,6 +130,21 @@ func (f *face) authorised(h handler) http.HandlerFunc {
 // methods are those that some route may have.
 var methods = [...]string{
 	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+}
+
+// elsewhere answers what no route serves. A person who opens the hub in a browser is
+// shown what there is.
+func (f *face) elsewhere(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/" || r.Method != http.MethodGet || !names(r, "text/html") || names(r, "application/json") {
+		f.unknownRoute(w, r)
+		return
+	}
+	base := ""
+	if u, err := url.Parse(f.opt.PublicURL); err == nil {
+		base = u.Path // of a proxy that has put the hub below it
+	}
+	w.Header().Set("Vary", "Accept")
+	http.Redirect(w, r, base+"/docs", http.StatusSeeOther)
 }
 
 // unknownRoute answers what no route serves: 405 where another method would do,

@@ -66,15 +66,15 @@ func (t *tx) view(h *head) *hub.Task {
 func (t *tx) addEvent(h *head, e hub.Event) {
 	h.Seq++
 	h.bytes += int64(len(e.Body) + len(e.Metadata))
-	flags := 0
+	flags := int64(0)
 	if e.Append {
 		flags |= flagAppend
 	}
 	if e.LastChunk {
 		flags |= flagLast
 	}
-	t.exec("INSERT INTO event (task, seq, kind, at, state, artifact, flags, body, metadata) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9)",
-		h.id, h.Seq, int(e.Kind), t.now, e.State, optional(e.ArtifactID), flags, e.Body, e.Metadata)
+	t.wrote = true
+	t.rows.addEvent(h, &e, t.now, flags)
 	t.changed.task(h.ID)
 	if h.Pushes > 0 {
 		t.wakePushes(h)
@@ -188,8 +188,8 @@ func (t *tx) closeAttempt(h *head, outcome int, digest []byte) {
 
 // log writes a line of the activity feed.
 func (t *tx) log(h *head, kind hub.ActivityKind, actor int64, detail string) {
-	t.exec("INSERT INTO activity (at, kind, task, seq, actor, attempt, detail) VALUES ($1,$2,$3,$4,$5,$6,$7)",
-		t.now, string(kind), h.id, h.Seq, actor, h.Attempt, optional(detail))
+	t.wrote = true
+	t.rows.addLine(h, kind, t.now, actor, detail)
 }
 
 // endKind is what the activity calls an end.

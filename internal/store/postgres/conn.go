@@ -19,6 +19,8 @@ type conn struct {
 	c     *pgx.Conn
 	ctx   context.Context // of the transaction: it ends when that has taken too long
 	batch *pgx.Batch
+	// rows are those that wait to be inserted together.
+	rows rows
 }
 
 func newConn(ctx context.Context, c *pgx.Conn) *conn {
@@ -42,6 +44,7 @@ func (c *conn) later(sql string, args []any, f func(r row) error) {
 
 // flush sends what waits, in one round trip.
 func (c *conn) flush() error {
+	c.insertRows()
 	if c.batch.Len() == 0 {
 		return nil
 	}
@@ -53,6 +56,7 @@ func (c *conn) flush() error {
 // each sends what waits and a query, and calls f for each of its rows. f must not use
 // the connection.
 func (c *conn) each(sql string, args []any, f func(r row) error) error {
+	c.insertRows()
 	c.later(sql, args, f)
 	return c.flush()
 }
@@ -168,6 +172,12 @@ func bound(a any) any {
 		return x.UnixMilli()
 	case uuid.UUID:
 		return pgtype.UUID{Bytes: x, Valid: true}
+	case []hub.State:
+		list := make([]int64, len(x))
+		for i := range x {
+			list[i] = int64(x[i])
+		}
+		return list
 	case []uuid.UUID:
 		list := make([]pgtype.UUID, len(x))
 		for i := range x {

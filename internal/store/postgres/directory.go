@@ -224,8 +224,12 @@ func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (k *hub.Token, e
 
 // Tokens implements hub.Directory.
 func (s *Store) Tokens(ctx context.Context, address string) (all []hub.Token, err error) {
+	of, args := "", []any(nil)
+	if address != "" {
+		of, args = "a.id = $1 AND ", []any{address}
+	}
 	err = s.read(ctx, func(c *conn) error {
-		return c.each("SELECT "+tokenColumns+"WHERE a.id = $1 AND k.revoked_at IS NULL ORDER BY k.created_at, k.id", []any{address}, func(r row) error {
+		return c.each("SELECT "+tokenColumns+"WHERE "+of+"k.revoked_at IS NULL ORDER BY k.created_at, k.id", args, func(r row) error {
 			all = append(all, scanToken(r))
 			return nil
 		})

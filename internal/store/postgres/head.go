@@ -193,6 +193,13 @@ func (h *head) goBack(c *conn, seq int64) error {
 // first, leaving out the question that is the current status message.
 func loadHistory(c *conn, h *head, into *hub.Task, limit int) {
 	into.History = []hub.Message{}
+	if h.Messages == 1 { // most tasks, most of the time
+		c.later("SELECT undelivered, body FROM message WHERE task = $1 AND n = 1", []any{h.id}, func(r row) error {
+			into.History = append(into.History, hub.Message{N: 1, Undelivered: r.flag(0), Body: r.blob(1)})
+			return nil
+		})
+		return
+	}
 	messagesAfter(c, h, 0, func(m hub.Message) {
 		into.History = append(into.History, m)
 		if limit > 0 && len(into.History) > limit {
@@ -203,6 +210,7 @@ func loadHistory(c *conn, h *head, into *hub.Task, limit int) {
 
 // messagesAfter has the messages with a number above n read.
 func messagesAfter(c *conn, h *head, n int, f func(hub.Message)) {
+	c.insertRows() // questions have their text in events
 	c.later(`SELECT m.n, m.from_callee, m.undelivered, coalesce(m.body, e.body) FROM message m
 		LEFT JOIN event e ON e.task = m.task AND e.seq = m.seq
 		WHERE m.task = $1 AND m.n > $2 AND (m.seq IS NULL OR (m.seq <> $3 AND m.seq <= $4)) ORDER BY m.n`,
@@ -225,6 +233,7 @@ func loadArtifacts(c *conn, h *head, into *hub.Task) (fold func() error) {
 	if h.Seq <= 2 { // submitted, working
 		return func() error { return nil }
 	}
+	c.insertRows()
 	var order []string // by first appearance
 	chunks := make(map[string][][]byte)
 	from := "1"

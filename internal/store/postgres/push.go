@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -427,7 +426,7 @@ func (t *tx) giveUp(h *head, p *push) error {
 	tries := p.Tries
 	p.Tries = 0
 	if !goesOn || (h.State.Terminal() && p.Cursor == h.Seq) {
-		t.log(h, hub.ActPushFailed, actorHub, fmt.Sprintf("the notification of event %d was given up after %d tries", p.Cursor, tries))
+		t.log(h, hub.ActPushFailed, actorHub, hub.GaveUp(p.Cursor, tries))
 	}
 	return nil
 }

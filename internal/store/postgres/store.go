@@ -89,7 +89,11 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, cfg.ConnConfig); err != nil {
+	direct, err := poolConfig(&Options{URL: opt.DirectURL, Conns: 1})
+	if err != nil {
+		return nil, err
+	}
+	if err := migrate(ctx, direct.ConnConfig); err != nil {
 		return nil, err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)

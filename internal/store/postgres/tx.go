@@ -135,6 +135,7 @@ func (t *tx) commit() error {
 				ON CONFLICT (callee) DO UPDATE SET floor = excluded.floor WHERE excluded.floor > mailbox.floor`, callee, f.at)
 		}
 	}
+	t.insertRows()
 	t.conn.exec("COMMIT")
 	if err := t.flush(); err != nil {
 		return err

@@ -215,9 +215,13 @@ func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (k *hub.Token, e
 
 // Tokens implements hub.Directory.
 func (s *Store) Tokens(ctx context.Context, address string) (all []hub.Token, err error) {
+	of, args := "", []any(nil)
+	if address != "" {
+		of, args = "address = ? AND ", []any{s.parties.n(address)}
+	}
 	err = s.read(ctx, func(c *conn) error {
-		return c.each("SELECT "+tokenColumns+" FROM token WHERE address = ? AND revoked_at IS NULL ORDER BY created_at, id",
-			[]any{s.parties.n(address)}, func(r row) (bool, error) {
+		return c.each("SELECT "+tokenColumns+" FROM token WHERE "+of+"revoked_at IS NULL ORDER BY created_at, id",
+			args, func(r row) (bool, error) {
 				all = append(all, s.scanToken(r))
 				return true, nil
 			})

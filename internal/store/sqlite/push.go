@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
@@ -413,7 +412,7 @@ func (t *tx) giveUp(h *head, p *push) error {
 	if goesOn && !(h.State.Terminal() && p.Cursor == h.Seq) {
 		return nil
 	}
-	return t.log(h, hub.ActPushFailed, actorHub, fmt.Sprintf("the notification of event %d was given up after %d tries", p.Cursor, tries))
+	return t.log(h, hub.ActPushFailed, actorHub, hub.GaveUp(p.Cursor, tries))
 }
 
 // ReleasePushes implements hub.Pushes.

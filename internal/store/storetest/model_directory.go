@@ -219,7 +219,7 @@ func (m *model) Tokens(ctx context.Context, address string) ([]hub.Token, error)
 	defer unlock()
 	var all []hub.Token
 	for _, t := range m.tokens {
-		if t.Address == address && t.RevokedAt.IsZero() {
+		if (address == "" || t.Address == address) && t.RevokedAt.IsZero() {
 			all = append(all, *t)
 		}
 	}

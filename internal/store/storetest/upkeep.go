@@ -398,6 +398,20 @@ func directoryTests(run runner) {
 		}
 		b.is("tokens", got, want)
 	})
+	run("the tokens of all addresses are listed, oldest first", func(b *bed) {
+		b.ok(b.s.RevokeToken(b.ctx, token(b, "revoked").ID))
+		b.clock.Advance(time.Second)
+		want := []string{token(b, "ann's").ID}
+		b.clock.Advance(time.Second)
+		want = append(want, token(b, "bob's", func(k *hub.Token) { k.Address, k.Handle = b.bob, "bob" }).ID)
+		all, err := b.s.Tokens(b.ctx, "")
+		b.ok(err)
+		var got []string
+		for _, k := range all {
+			got = append(got, k.ID)
+		}
+		b.is("tokens", got, want)
+	})
 }
 
 func durabilityTests(run runner) {

@@ -31,6 +31,7 @@ type keys struct {
 	moved  int             // committed
 	ready  int             // moved, once the transaction is committed
 	enough int             // recent keys to move; keysRecent but in tests
+	filter filter          // what may be in the index
 }
 
 // markedRow is a line of the index.
@@ -46,6 +47,34 @@ const (
 	// keysAtLeast is the fewest in one transaction.
 	keysAtLeast = 64
 )
+
+// filter is a Bloom filter: it knows most of the keys that the index does not have, so
+// that a new key costs no look at a page of it. What is no more in the index may stay in
+// here. Its size is for a few million keys; with many more it is of less and less use.
+type filter []uint64
+
+const filterBits = 1 << 25
+
+// places are where a mark, which is a part of a hash, has its bits.
+func places(mark int64) [3]uint64 {
+	m := uint64(mark)
+	return [3]uint64{m % filterBits, m >> 25 % filterBits, (m ^ m>>32) * 0x9E3779B97F4A7C15 >> 39}
+}
+
+func (f filter) add(mark int64) {
+	for _, p := range places(mark) {
+		f[p/64] |= 1 << (p % 64)
+	}
+}
+
+func (f filter) may(mark int64) bool {
+	for _, p := range places(mark) {
+		if f[p/64]&(1<<(p%64)) == 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // sum128 is the first half of a hash.
 type sum128 [16]byte
@@ -65,9 +94,17 @@ func hashKey(caller, callee int64, k *hub.Key) sum128 {
 // markOf is what the index has of a hash.
 func markOf(hash []byte) int64 { return int64(binary.BigEndian.Uint64(hash)) }
 
-// load fills the memory with the keys that are not in the index yet.
+// load fills the memory with the keys that are not in the index yet, and the filter with
+// those that are.
 func (k *keys) load(c *conn) error {
-	k.recent, k.enough = make(map[int64]int64), keysRecent
+	k.recent, k.enough, k.filter = make(map[int64]int64), keysRecent, make(filter, filterBits/64)
+	err := c.each("SELECT mark FROM idempotency_index", nil, func(r row) (bool, error) {
+		k.filter.add(r.int(0))
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
 	return c.each("SELECT k, hash FROM idempotency WHERE k > (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'keys_indexed')", nil,
 		func(r row) (bool, error) {
 			if len(r.blob(1)) != len(sum128{}) {
@@ -96,7 +133,7 @@ func (t *tx) findKey(hash sum128) (*keyRow, error) {
 	if k, ok := t.s.keyMemory.recent[mark]; ok {
 		r, err = t.one(keyColumns+"idempotency i JOIN task t ON t.n = i.k >> 20 WHERE i.k = ? AND i.hash = ?", k, hash[:])
 	}
-	if err == nil && r == nil {
+	if err == nil && r == nil && t.s.keyMemory.filter.may(mark) {
 		r, err = t.one(keyColumns+`idempotency_index x JOIN idempotency i ON i.k = x.k JOIN task t ON t.n = i.k >> 20
 			WHERE x.mark = ? AND i.hash = ?`, mark, hash[:])
 	}
@@ -143,6 +180,7 @@ func (t *tx) addKey(h *head, hash sum128, sent *hub.Key) error {
 }
 
 func (t *tx) indexKey(mark, k int64) error {
+	t.s.keyMemory.filter.add(mark)
 	_, err := t.exec("INSERT OR IGNORE INTO idempotency_index (mark, k) VALUES (?,?)", mark, k)
 	return err
 }
@@ -195,6 +233,7 @@ func (k *keys) move(c *conn, ops int) error {
 		if k.recent[m.mark] != m.row {
 			continue // forgotten since
 		}
+		k.filter.add(m.mark)
 		if _, err := c.exec("INSERT OR IGNORE INTO idempotency_index (mark, k) VALUES (?,?)", m.mark, m.row); err != nil {
 			return err
 		}

@@ -125,3 +125,27 @@ func TestKeysOfWhatWasUndoneAreFreeAgain(t *testing.T) {
 		t.Errorf("the same again gave %+v", out)
 	}
 }
+
+func TestTheFilterMissesNoKeyAndFewOthers(t *testing.T) {
+	f := make(filter, filterBits/64)
+	mark := func(kind string, i int) int64 {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", kind, i))
+		return markOf(sum[:])
+	}
+	const keys = 100_000
+	for i := range keys {
+		f.add(mark("there", i))
+	}
+	wrong := 0
+	for i := range keys {
+		if !f.may(mark("there", i)) {
+			t.Fatalf("key %d is missed", i)
+		}
+		if f.may(mark("not there", i)) {
+			wrong++
+		}
+	}
+	if wrong > keys/1000 {
+		t.Errorf("%d of %d keys that are not there may be", wrong, keys)
+	}
+}

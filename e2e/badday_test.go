@@ -308,7 +308,9 @@ func watchFlood(ctx context.Context, t *testing.T, h *hubproc.Hub, caller *hubpr
 			if slowest > time.Second {
 				t.Errorf("meanwhile a send took %v", slowest)
 			}
-			if grown := (peak - before) >> 20; grown > 128 {
+			// The database's caches fill up to 64 MB, and as much may be garbage; whoever kept
+			// the 80 MB for those who do not read would be well beyond.
+			if grown := (peak - before) >> 20; grown > 176 {
 				t.Errorf("the hub's memory grew by %d MB", grown)
 			}
 			return

@@ -50,15 +50,16 @@ const (
 
 // filter is a Bloom filter: it knows most of the keys that the index does not have, so
 // that a new key costs no look at a page of it. What is no more in the index may stay in
-// here. Its size is for a few million keys; with many more it is of less and less use.
+// here. Its 1 MiB is for a million or two of keys; with many more it is of less and less
+// use.
 type filter []uint64
 
-const filterBits = 1 << 25
+const filterBits = 1 << 23
 
 // places are where a mark, which is a part of a hash, has its bits.
 func places(mark int64) [3]uint64 {
 	m := uint64(mark)
-	return [3]uint64{m % filterBits, m >> 25 % filterBits, (m ^ m>>32) * 0x9E3779B97F4A7C15 >> 39}
+	return [3]uint64{m % filterBits, m >> 23 % filterBits, (m ^ m>>32) * 0x9E3779B97F4A7C15 >> 41}
 }
 
 func (f filter) add(mark int64) {

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
@@ -11,9 +12,22 @@ import (
 // goroutines. deliverytest holds it to what is said here.
 type Deliverer interface {
 	// Deliver brings a task to its callee, and returns when it is known what came of
-	// that, or soon after ctx has ended: the task was canceled, or the hub stops.
+	// that, or soon after ctx has ended. The cause of that is ErrCanceled when the task
+	// was canceled: a Deliverer that is a Canceler then still finds out what the agent
+	// calls the task, for some seconds, so that the agent can be told. Anything else
+	// means that the hub stops, or holds the task no longer.
 	Deliver(ctx context.Context, d Delivery) Outcome
 }
+
+// Canceler is a Deliverer whose agents can be told that a task was canceled.
+type Canceler interface {
+	// Cancel tells the agent that has the task, if d says what it calls it. With an
+	// error the agent could not be asked, and that is tried again.
+	Cancel(ctx context.Context, e hub.Endpoint, d hub.Dispatch) (hub.CancelOutcome, error)
+}
+
+// ErrCanceled is the cause of the end of a Deliver's context when its task was canceled.
+var ErrCanceled = errors.New("the task was canceled")
 
 // Delivery is a claimed task on its way to its callee.
 type Delivery struct {
@@ -23,9 +37,26 @@ type Delivery struct {
 	// Lease is how long the callee may be silent if it is to report by itself: the
 	// claim lasts until then once it has said so.
 	Lease time.Duration
+	// OnUnknown is the address's policy for a send of which nobody knows whether it
+	// arrived: "resend" or "fail".
+	OnUnknown string
+	// Earlier is the newest dispatch of the task before this one that may have reached
+	// the agent; nil if there was none. The agent is asked for the task by what it calls
+	// it, if that is known, before it is sent again.
+	Earlier *hub.Dispatch
 	// Sent is called as soon as some of the task may have left the hub, which shows that
 	// the endpoint can be reached, however long the callee takes.
 	Sent func()
+	// Link keeps what the agent calls the task. It is called as soon as that is known,
+	// and again if it changes.
+	Link func(remoteTask, remoteContext string) error
+	// Progress reports events of the callee while it is at the task: Report has Events,
+	// or State Working with a Message. An error says that the claim is of no use any
+	// more; then Deliver returns.
+	Progress func(r hub.Report) error
+	// Messages has what the caller adds to the task while it is delivered; for those who
+	// do not read it the messages wait for the next claim, or are undelivered.
+	Messages <-chan hub.Message
 }
 
 // Kind is what became of a delivery.
@@ -36,7 +67,7 @@ const (
 	// Answered: Report is the callee's.
 	Answered Kind = iota + 1
 	// Accepted: the callee has the task and will report by itself; Report is what it
-	// says for now.
+	// has said so far.
 	Accepted
 	// Refused: the callee or its answer is such that trying again is of no use. The
 	// task fails with Reason.

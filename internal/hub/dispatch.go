@@ -1,0 +1,126 @@
+package hub
+
+import (
+	"context"
+	"time"
+)
+
+// The kinds of delivery that the hub makes itself, beside WebhookDelivery.
+const (
+	// RemoteDelivery is the kind of an endpoint that is an A2A server somewhere.
+	RemoteDelivery = "a2a"
+	// TunnelDelivery is the delivery of an address whose agent has a tunnel open.
+	TunnelDelivery = "tunnel"
+)
+
+// Dispatch is one try of the hub itself to bring a task to its callee: under one claim,
+// to a webhook, a remote agent or through a tunnel. It is written before the first byte
+// leaves, and stays open until all that is to be said to the callee has been said, the
+// word of a cancel included.
+type Dispatch struct {
+	Task    string
+	Attempt int    // of the claim; for people: Handouts
+	Address string // the callee's id
+	Kind    string // of the delivery
+	// Instance is which of an address's tunnels it goes through; empty elsewhere.
+	Instance string
+	// RemoteTask and RemoteContext are what the agent calls the task; empty while, or
+	// because, that is not known.
+	RemoteTask, RemoteContext string
+	BegunAt, EndedAt          time.Time // EndedAt is zero while it is open
+	// Sent: some of the task may have left the hub.
+	Sent bool
+	// Outcome is a word such as answered, accepted, refused, lost or unsent; empty while
+	// open. What was open when its hub died is "lost" once its task is dispatched again.
+	Outcome string
+	// Took is how long it lasted until its outcome was known.
+	Took time.Duration
+	// Status is the HTTP status of the answer, 0 if there was none.
+	Status int
+	// Detail says more where the outcome alone does not tell, for the address's owner.
+	Detail string
+}
+
+// DispatchEnd is what became of a dispatch.
+type DispatchEnd struct {
+	Task    string
+	Attempt int
+	Outcome string
+	Took    time.Duration
+	Sent    bool
+	Status  int
+	Detail  string
+	// Keep leaves the dispatch open, for a cancel that the callee has not been told of,
+	// or an answer that it gives later; the rest is noted all the same.
+	Keep bool
+}
+
+// DispatchFilter selects dispatches.
+type DispatchFilter struct {
+	// Task, or Address, or both.
+	Task, Address string
+	Cursor        string
+	Limit         int
+}
+
+// DispatchPage is one page of dispatches.
+type DispatchPage struct {
+	Dispatches []Dispatch
+	Next       string // empty on the last page
+}
+
+// Dispatches keeps the hub's own deliveries. They go with their task.
+type Dispatches interface {
+	// BeginDispatch notes a dispatch before anything is sent, and gives the newest
+	// earlier one of the task that was Sent or has a RemoteTask; nil if there is none. It
+	// ends earlier ones of the task that are open, as "lost". Conflict unless that claim
+	// holds the task, NotFound unless it is addressed to Address.
+	BeginDispatch(ctx context.Context, d Dispatch) (earlier *Dispatch, err error)
+	// LinkDispatch notes what the agent calls the task, and that it was Sent. NotFound if
+	// there is no such dispatch.
+	LinkDispatch(ctx context.Context, task string, attempt int, remoteTask, remoteContext string) error
+	// EndDispatch notes what became of a dispatch. NotFound if there is no such one.
+	EndDispatch(ctx context.Context, e DispatchEnd) error
+	// ListDispatches lists dispatches, the newest first, for the owner of the address
+	// and the administrator; who asks was authorised before.
+	ListDispatches(ctx context.Context, f DispatchFilter) (DispatchPage, error)
+	// CanceledDispatches gives the open dispatches of canceled tasks of these addresses,
+	// oldest first: whose agents have not been told. Those that were begun less than
+	// after ago are left out, since somebody may be at them.
+	CanceledDispatches(ctx context.Context, addresses []string, after time.Duration, limit int) ([]Dispatch, error)
+	// SettleCancel notes the outcome of the cancel of a dispatch, in Task.CancelOutcome
+	// too (ActCancelSeen if confirmed), and ends the dispatch. What was confirmed or
+	// already finished stays so.
+	SettleCancel(ctx context.Context, task string, attempt int, o CancelOutcome) error
+}
+
+// Instance is one connected copy of an address's agent: a tunnel.
+type Instance struct {
+	Address string // id
+	// Name tells the copies of an address apart, and stays the same when one connects
+	// again.
+	Name  string
+	Slots int
+	Since time.Time
+	// Replica names the replica of the hub that it is connected to, and URL is where the
+	// other replicas reach that, if it said so.
+	Replica, URL string
+}
+
+// Presence keeps what replicas of the hub must know of each other. What a replica holds
+// ends with it: at once when it closes, and within about 15 s when it dies.
+type Presence interface {
+	// Own makes this replica the one that delivers to these addresses, unless another one
+	// that is alive is, and gives those of them that are its own now. It gives up the
+	// others that it owned. A replica that is not sure any more whether it is alive for
+	// the others owns nothing.
+	Own(ctx context.Context, addresses []string) ([]string, error)
+	// Connect notes a connected instance of an address. One of the same name is replaced,
+	// wherever it was connected.
+	Connect(ctx context.Context, i Instance) error
+	// Disconnect notes that an instance is gone, unless it is connected elsewhere by now.
+	Disconnect(ctx context.Context, address, name string) error
+	// Instances lists the connected instances of an address, or of all if it is empty,
+	// oldest first.
+	Instances(ctx context.Context, address string) ([]Instance, error)
+}

@@ -119,6 +119,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 
 // prepare reads what the store has to know, and registers this replica.
 func (s *Store) prepare(ctx context.Context) error {
+	if err := mustBeWhole(ctx, s.pool); err != nil {
+		return err
+	}
 	if err := s.parties.load(ctx); err != nil {
 		return err
 	}

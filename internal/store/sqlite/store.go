@@ -37,6 +37,8 @@ type Options struct {
 	// Synchronous is SQLite's setting of that name, FULL if empty. Anything less
 	// breaks the promise that what is acknowledged is durable: for tests of tests.
 	Synchronous string
+	// leaving opens a hub that is, or was, moved to another store; see OpenExport.
+	leaving bool
 }
 
 // Store is a hub.Store in one SQLite file.
@@ -98,6 +100,9 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 	}
 	if s.w, err = openConn(path, opt.Synchronous, false); err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	if err := s.stays(); err != nil {
+		return nil, err
 	}
 	if err := s.openReaders(path); err != nil {
 		return nil, err

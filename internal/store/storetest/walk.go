@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,38 @@ func walkTests(run runner) {
 			b.Logf("%d steps, %d tasks", w.steps, len(w.tasks))
 		})
 	}
+	run("a random walk goes on when the store is opened again", func(b *bed) {
+		if b.h.Reopen == nil {
+			b.Skip("this store cannot be opened again")
+		}
+		n := seed(b)
+		w := newWalk(b, rand.New(rand.NewPCG(n, n)))
+		for end := time.Now().Add(budget(b, 6*time.Second)); !b.Failed() && time.Now().Before(end); {
+			for range 100 + w.r.IntN(200) {
+				w.step()
+			}
+			w.reopen()
+			w.compareAll()
+		}
+		b.Logf("%d steps, %d tasks", w.steps, len(w.tasks))
+	})
+}
+
+// WalkOn takes random steps on a store that is opened again, or in another place, now and
+// then: the last test of Run.
+func WalkOn(t *testing.T, open func(t testing.TB) Harness) {
+	walkTests(func(name string, f func(b *bed)) {
+		if strings.HasSuffix(name, "opened again") {
+			f(newBed(t, open(t)))
+		}
+	})
+}
+
+// reopen opens the store again, as a hub does that starts.
+func (w *walk) reopen() {
+	w.Helper()
+	w.s = w.h.Reopen(w.TB)
+	w.both("start", "", func(s hub.Store) (any, error) { return nil, s.ReleasePushes(w.ctx) })
 }
 
 // walk takes random steps, each on a store and on a model.

@@ -32,11 +32,13 @@ var exceptions03 = []exception{
 	{tests: ofOneTransport, outcome: skip, because: "Test specific to", other: true, reason: otherTransport},
 	{tests: []string{"test_sse_header_compliance"}, outcome: skip, because: "only applicable to JSON-RPC", other: true, reason: otherTransport},
 	{tests: ofAClient, outcome: skip, because: "client implementation required", reason: "The test wants a class of client that the kit does not have."},
-	{tests: ofCredentials, outcome: skip, because: "schemes declared", reason: noCredentials},
-	{tests: []string{"test_authentication_structure"}, outcome: skip, because: "does not have an authentication section", reason: noCredentials},
-	{tests: ofTLS, outcome: skip, because: "HTTPS", reason: noTLS},
-	{tests: []string{"test_https_url_in_agent_card"}, outcome: expected, because: "https in agent card", reason: noTLS},
-	{tests: []string{"test_streaming_connection_resilience"}, outcome: skip, because: "flaky", reason: "The kit skips this test always."},
+	{tests: ofCredentials, outcome: skip, over: "gRPC", because: "schemes declared", reason: "Over gRPC the kit fails when it reads a card that has security schemes, and then takes it for one without."},
+	{tests: ofCredentials, outcome: skip, over: "HTTP+JSON", because: "No security schemes declared", reason: "Over HTTP+JSON the kit calls its own function for the extended card with an argument that it does not take, and then takes the card for one without security schemes."},
+	{tests: []string{"test_mutual_tls_scheme_support", "test_oauth2_metadata_url_support"}, outcome: skip, because: "security schemes declared", reason: "The hub has neither mutual TLS nor OAuth2: its credential is a bearer token."},
+	{tests: []string{"test_in_task_authentication_flow"}, outcome: skip, because: "requires SUT implementation support", reason: skipsAlways},
+	{tests: []string{"test_authentication_structure"}, outcome: skip, because: "does not have an authentication section", reason: "The kit looks for the authentication member of 0.1's cards, which 0.2 and 0.3 replaced by securitySchemes."},
+	{tests: []string{"test_http_to_https_redirect"}, outcome: fail, because: "got status code 400", reason: "The kit sends plain HTTP to the port that has TLS, and wants a redirection. Such a request has shown its credential already; the hub answers 400."},
+	{tests: []string{"test_streaming_connection_resilience"}, outcome: skip, because: "flaky", reason: skipsAlways},
 	{tests: []string{"test_message_send_continue_with_contextid"}, outcome: fail, over: "HTTP+JSON", reason: "Over HTTP+JSON the kit looks for context_id where ProtoJSON has contextId, then makes up a context of its own for the task, and a task has one context only."},
 	{tests: []string{"test_message_send_valid_file_part", "test_message_send_valid_multiple_parts"}, outcome: fail, over: "gRPC", reason: "The kit's test has a url where 0.3 has the uri of a file. The hub takes both, but over gRPC the kit sends no file at all."},
 	{tests: []string{"test_message_send_data_part_array"}, outcome: fail, over: "gRPC", reason: "Over gRPC data is an object, so the kit fails before it has sent an array."},
@@ -45,8 +47,7 @@ var exceptions03 = []exception{
 
 const (
 	otherTransport = "The test is for another transport."
-	noCredentials  = "The kit has no credentials, so it is run against a hub for anonymous callers, whose card has no security scheme. Authentication is tested by the hub's own tests."
-	noTLS          = "The kit is run against a hub on this machine, without TLS."
+	skipsAlways    = "The kit skips this test always."
 )
 
 var (
@@ -65,11 +66,17 @@ var (
 		"test_in_task_authentication_flow", "test_invalid_authentication", "test_invalid_credentials_handling", "test_missing_authentication",
 		"test_mutual_tls_scheme_support", "test_oauth2_metadata_url_support", "test_security_scheme_negotiation", "test_security_scheme_structure_compliance",
 	}
-	ofTLS = []string{
-		"test_certificate_validation", "test_enterprise_security_practices", "test_http_to_https_redirect", "test_https_enforcement",
-		"test_tls_version_compliance", "test_tls_version", "test_transport_security_requirements",
-	}
 )
+
+// unguarded reports whether a test found no credentials or no TLS where it ran.
+func unguarded(t testCase) bool {
+	for _, why := range []string{"schemes declared", "HTTPS", "https in agent card"} {
+		if t.outcome != pass && strings.Contains(t.why, why) {
+			return true
+		}
+	}
+	return false
+}
 
 // excused is the exception that a test falls under, nil if none does.
 func excused(list []exception, t testCase) *exception {

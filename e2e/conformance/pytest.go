@@ -29,6 +29,7 @@ type checkout struct {
 	dir string
 	tmp string    // for its reports
 	out io.Writer // gets what pytest says
+	env []string  // is added to its environment
 }
 
 // testCase is one test of a kit, and what came out.
@@ -46,7 +47,7 @@ func (c checkout) pytest(ctx context.Context, report string, args ...string) ([]
 	junit := report + ".xml"
 	cmd := exec.CommandContext(ctx, c.python(), append([]string{"-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--junitxml=" + junit}, args...)...)
 	cmd.Dir = c.dir
-	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1"), c.env...)
 	cmd.Stdout, cmd.Stderr = c.out, c.out
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -167,6 +168,22 @@ func merge(first, second []testCase) []testCase {
 	merged := make([]testCase, 0, len(first))
 	for _, t := range first {
 		if other, ok := again[t.node]; ok && t.outcome == skip {
+			t = other
+		}
+		merged = append(merged, t)
+	}
+	return merged
+}
+
+// mergeAll takes from a second run what it has, whatever the first one said.
+func mergeAll(first, second []testCase) []testCase {
+	again := map[string]testCase{}
+	for _, t := range second {
+		again[t.node] = t
+	}
+	merged := make([]testCase, 0, len(first))
+	for _, t := range first {
+		if other, ok := again[t.node]; ok {
 			t = other
 		}
 		merged = append(merged, t)

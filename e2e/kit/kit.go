@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/client"
@@ -41,6 +42,8 @@ type Options struct {
 	// Streaming is the kit's TCK_STREAMING_TIMEOUT: a task that is to be come back to
 	// takes twice as long. 2 s if 0.
 	Streaming time.Duration
+	// Guarded has Old served with TLS, for callers with a token only.
+	Guarded bool
 	// Log gets what the hub and the callee have to say; discarded if nil.
 	Log *slog.Logger
 }
@@ -52,8 +55,11 @@ type Hub struct {
 	// Old is Full for clients of 0.3, which look for a card at the root of a host, and
 	// nowhere else. It ends with a slash.
 	Old string
+	// Roots is the file with the certificate that a Guarded hub's Old has.
+	Roots string
 
 	hosts map[string]string // see Host
+	lent  atomic.Value      // the token that a guarded front lends: see lend
 
 	dir  string
 	stop context.CancelFunc
@@ -86,31 +92,57 @@ func Start(ctx context.Context, opt Options) (_ *Hub, err error) {
 	}
 	h.URL = a.URL()
 	h.run(func() error { return a.Run(ctx) })
-	if err := h.fronts(ctx); err != nil {
+	if err := h.fronts(ctx, opt); err != nil {
 		return nil, err
 	}
-	return h, h.addresses(ctx, cfg.AdminToken, opt)
+	h.lent.Store("")
+	if err := h.addresses(ctx, cfg.AdminToken, opt); err != nil {
+		return nil, err
+	}
+	return h, h.lendTo(ctx, cfg.AdminToken, opt)
+}
+
+// lendTo makes the token that a guarded front lends.
+func (h *Hub) lendTo(ctx context.Context, admin string, opt Options) error {
+	if !opt.Guarded {
+		return nil
+	}
+	c := client.New(h.URL, admin)
+	defer c.Close()
+	token, err := c.CreateToken(ctx, Minimal, client.TokenRequest{})
+	if err != nil {
+		return fmt.Errorf("make a token to lend: %w", err)
+	}
+	h.lent.Store(token.Token)
+	return nil
 }
 
 // fronts gives the addresses hosts of their own.
-func (h *Hub) fronts(ctx context.Context) (err error) {
+func (h *Hub) fronts(ctx context.Context, opt Options) (err error) {
 	h.hosts = map[string]string{}
 	for _, handle := range []string{Full, Minimal} {
-		if h.hosts[handle], err = h.front(ctx, handle, false); err != nil {
+		if h.hosts[handle], err = h.front(ctx, handle, place{}); err != nil {
 			return err
 		}
 	}
-	h.Old, err = h.front(ctx, Full, true)
+	old := place{v03: true}
+	if opt.Guarded {
+		h.Roots = filepath.Join(h.dir, "roots.pem")
+		if old.certificate, err = certificate(guardedHost, h.Roots); err != nil {
+			return err
+		}
+	}
+	h.Old, err = h.front(ctx, Full, old)
 	h.Old += "/"
 	return err
 }
 
-// configure is a hub for anonymous callers on this machine.
+// configure is a hub for callers on this machine: anonymous ones, unless it is guarded.
 func configure(opt Options, dir string) config.Config {
 	cfg := config.Default()
 	cfg.Listen = opt.Listen
 	cfg.Data = filepath.Join(dir, "data")
-	cfg.Anonymous = true
+	cfg.Anonymous = !opt.Guarded
 	cfg.EgressAllowLocal = "1-65535" // the kit's webhook is anywhere on this machine
 	cfg.AdminToken = "hfa_" + strings.ToLower(rand.Text()+rand.Text())
 	cfg.Version = "conformance"

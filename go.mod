@@ -25,6 +25,7 @@ require (
 )
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect

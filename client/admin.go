@@ -47,6 +47,37 @@ func (c *Client) SetEndpoint(ctx context.Context, ref string, r EndpointRequest)
 	return atAgent[Agent](ctx, c, ref, call{method: http.MethodPut, body: r, repeat: unsent}, "endpoint")
 }
 
+// Attempts lists the tries of the hub to bring tasks to an address, "me" for the caller's
+// own, the newest first, at most limit of them (0 for the hub's default); those of one
+// task alone if task is not empty. It gives the cursor to read on from, empty on the last
+// page. For the administrator and the agent itself.
+func (c *Client) Attempts(ctx context.Context, ref, task, cursor string, limit int) (attempts []Attempt, next string, err error) {
+	if err := checkRef("the handle", ref); err != nil {
+		return nil, "", err
+	}
+	q := url.Values{}
+	for name, value := range map[string]string{"task": task, "cursor": cursor} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	return getPage[Attempt](ctx, c, agentPath(ref, "attempts"), q)
+}
+
+// Redeliver has an unfinished task of the caller's own address delivered again at once.
+// ErrConflict if it has ended or waits for its caller.
+func (c *Client) Redeliver(ctx context.Context, id string) (*Task, error) {
+	if err := checkRef("the task's id", id); err != nil {
+		return nil, err
+	}
+	return one[Task](ctx, c, call{
+		method: http.MethodPost, path: "/v1/agents/me/tasks/" + url.PathEscape(id) + "/redeliver", repeat: unsent,
+	})
+}
+
 // DeleteAgent deletes an address; for the administrator. Its history stays.
 func (c *Client) DeleteAgent(ctx context.Context, ref string) error {
 	_, err := atAgent[struct{}](ctx, c, ref, call{method: http.MethodDelete, repeat: unsent})
@@ -85,8 +116,8 @@ func (c *Client) RevokeToken(ctx context.Context, id string) error {
 }
 
 // Requeue offers a task again; for the administrator. One that is being worked on is
-// taken from its holder; one that has failed stays as it is, and a copy of it is
-// sent, which is what Requeue gives.
+// taken from its holder; one that waits for its next delivery waits no longer; one that
+// has failed stays as it is, and a copy of it is sent, which is what Requeue gives.
 func (c *Client) Requeue(ctx context.Context, id string) (*Task, error) {
 	if err := checkRef("the task's id", id); err != nil {
 		return nil, err

@@ -31,6 +31,8 @@ type (
 	AgentRequest = wire.AgentRequest
 	// EndpointRequest says where the hub delivers the tasks of an address.
 	EndpointRequest = wire.EndpointRequest
+	// Attempt is one try of the hub to bring a task to its agent.
+	Attempt = wire.Attempt
 	// EndpointAuth is the credential that the hub presents there.
 	EndpointAuth = wire.EndpointAuth
 	// Token is a credential.

@@ -62,8 +62,11 @@ func TestSecondHubOnOneDirectory(t *testing.T) {
 
 // After SIGTERM, polls and streams end at once with answers and not with broken
 // connections, the hub ends well and soon, and nothing is lost.
-func TestTerminateWithOpenRequests(t *testing.T) {
-	h := hubproc.Start(t, hubproc.Options{})
+func TestTerminateWithOpenRequests(t *testing.T) { hubproc.EachStore(t, terminateWithOpenRequests) }
+
+func terminateWithOpenRequests(t *testing.T, on hubproc.Options) {
+	t.Helper()
+	h := hubproc.Start(t, on)
 	caller, coder, idle := h.Agent("caller"), h.Agent("coder"), h.Agent("idle")
 	ctx := within(t, time.Minute)
 	const each = 20
@@ -116,8 +119,11 @@ func rpc(method string, params object) object {
 
 // A caller that goes away in mid-stream takes nothing along: what the callee reports
 // afterwards is kept, whatever happens next.
-func TestCallerGoneMidStream(t *testing.T) {
-	h := hubproc.Start(t, hubproc.Options{})
+func TestCallerGoneMidStream(t *testing.T) { hubproc.EachStore(t, callerGoneMidStream) }
+
+func callerGoneMidStream(t *testing.T, on hubproc.Options) {
+	t.Helper()
+	h := hubproc.Start(t, on)
 	caller, coder := h.Agent("caller"), h.Agent("coder")
 	ctx := within(t, time.Minute)
 	stream, gone := context.WithCancel(ctx)
@@ -156,8 +162,11 @@ func rawPoll(t testing.TB, h *hubproc.Hub, agent *hubproc.Client) net.Conn {
 // A worker that goes away in mid-poll holds nothing up: the task goes to the next
 // one, at once where the hub can know, else when the claim is not taken up. That is
 // no failure, and no lease has to run out.
-func TestClientGoneMidPoll(t *testing.T) {
-	h := hubproc.Start(t, hubproc.Options{})
+func TestClientGoneMidPoll(t *testing.T) { hubproc.EachStore(t, clientGoneMidPoll) }
+
+func clientGoneMidPoll(t *testing.T, on hubproc.Options) {
+	t.Helper()
+	h := hubproc.Start(t, on)
 	caller, coder := h.Agent("caller"), h.Agent("coder")
 	ctx := within(t, 2*time.Minute)
 	const rounds = 20
@@ -198,9 +207,12 @@ func TestClientGoneMidPoll(t *testing.T) {
 }
 
 // Clients that never finish their requests are cut off and hold nobody up.
-func TestSlowLoris(t *testing.T) {
+func TestSlowLoris(t *testing.T) { hubproc.EachStore(t, slowLoris) }
+
+func slowLoris(t *testing.T, on hubproc.Options) {
+	t.Helper()
 	t.Parallel()
-	h := hubproc.Start(t, hubproc.Options{})
+	h := hubproc.Start(t, on)
 	caller := h.Agent("caller")
 	h.Agent("coder")
 	ctx := within(t, time.Minute)
@@ -263,9 +275,12 @@ const (
 
 // A subscriber that never reads costs nobody anything: others get every event in
 // order, sends are quick, memory stays bounded, and it is dropped and can resume.
-func TestReaderThatNeverReads(t *testing.T) {
+func TestReaderThatNeverReads(t *testing.T) { hubproc.EachStore(t, readerThatNeverReads) }
+
+func readerThatNeverReads(t *testing.T, on hubproc.Options) {
+	t.Helper()
 	t.Parallel()
-	h := hubproc.Start(t, hubproc.Options{})
+	h := hubproc.Start(t, on)
 	caller, coder := h.Agent("caller"), h.Agent("coder")
 	h.Agent("other")
 	ctx := within(t, 3*time.Minute)

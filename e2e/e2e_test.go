@@ -1,5 +1,10 @@
 // Package e2e looks at the real hub from the outside on bad days: what it writes
 // before it answers, full and read-only disks, clients that misbehave, and signals.
+//
+// What a hub does whatever keeps its data is tested over SQLite and over PostgreSQL. What
+// is about the file alone is tested over SQLite: its syncs, its disk, its directory, its
+// backup, and how flat its tables are. What is about replicas and their database is tested
+// over PostgreSQL.
 package e2e
 
 import (
@@ -28,7 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(hubproc.Main(m))
+	os.Exit(hubproc.WithPostgres(func() int { return hubproc.Main(m) }))
 }
 
 // serveWeak is a hub with a lowered synchronous.

@@ -40,14 +40,18 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // A hub that is killed in the middle of its deliveries delivers again what was under way,
 // and all the rest, and each send is an attempt.
-func TestKillDuringDeliveries(t *testing.T) {
+func TestKillDuringDeliveries(t *testing.T) { hubproc.EachStore(t, killDuringDeliveries) }
+
+func killDuringDeliveries(t *testing.T, on hubproc.Options) {
+	t.Helper()
 	const n, slots = 12, 4
 	agent := &counted{sends: map[string]int{}, hangs: true, came: make(chan struct{}, 10*n)}
 	server := httptest.NewServer(agent)
 	t.Cleanup(server.Close)
 	u, err := url.Parse(server.URL)
 	must(t, err)
-	h := hubproc.Start(t, hubproc.Options{Args: []string{"--egress-allow-local", u.Port(), "--backoff-min", "20ms", "--webhook-slots", fmt.Sprint(slots)}})
+	on.Args = []string{"--egress-allow-local", u.Port(), "--backoff-min", "20ms", "--webhook-slots", fmt.Sprint(slots)}
+	h := hubproc.Start(t, on)
 	caller := h.Agent("caller")
 	dev := h.Agent("dev")
 	must(t, dev.Call(t.Context(), "PUT", "/v1/agents/me/endpoint", map[string]any{"url": server.URL}, nil))

@@ -67,7 +67,7 @@ type Task struct {
 	ContextID string            `json:"context_id"`
 	State     string            `json:"state"`
 	Status    Status            `json:"status"`
-	Delivery  string            `json:"delivery"` // pull, or inbox where a person does it
+	Delivery  string            `json:"delivery"` // pull, webhook, a2a, tunnel, or inbox where a person does it
 	Input     *Input            `json:"input,omitempty"`
 	History   []Message         `json:"history,omitempty"`
 	Artifacts []Artifact        `json:"artifacts,omitempty"`
@@ -88,15 +88,19 @@ type Task struct {
 	Caller        string `json:"caller"` // handle
 	Callee        string `json:"callee"` // handle
 
-	ClaimID        string  `json:"claim_id,omitempty"` // to the callee only
-	Attempt        int     `json:"attempt"`
-	Failures       int     `json:"failures"`
-	LeaseExpiresAt *Time   `json:"lease_expires_at" format:"date-time"`
-	Deadline       *Time   `json:"deadline,omitempty" format:"date-time"`
-	DispatchState  string  `json:"dispatch_state"` // ready, leased, parked or done
-	CancelOutcome  string  `json:"cancel_outcome,omitempty"`
-	RemoteTaskID   *string `json:"remote_task_id"`
-	Hint           string  `json:"hint,omitempty"` // why it waits, in words
+	ClaimID        string `json:"claim_id,omitempty"` // to the callee only
+	Attempt        int    `json:"attempt"`
+	Failures       int    `json:"failures"`
+	LeaseExpiresAt *Time  `json:"lease_expires_at" format:"date-time"`
+	Deadline       *Time  `json:"deadline,omitempty" format:"date-time"`
+	// DispatchState is ready, leased, parked or done; or unknown, of a task that was sent
+	// to its agent while nobody can tell whether it arrived.
+	DispatchState string `json:"dispatch_state"`
+	// CancelOutcome is confirmed, already_finished or unconfirmed; empty unless canceled.
+	CancelOutcome string `json:"cancel_outcome,omitempty"`
+	// RemoteTaskID is what the agent calls the task, where the hub delivers it and knows.
+	RemoteTaskID *string `json:"remote_task_id"`
+	Hint         string  `json:"hint,omitempty"` // why it waits, in words
 
 	CreatedAt    Time  `json:"created_at" format:"date-time"`
 	ClaimedAt    *Time `json:"claimed_at" format:"date-time"`
@@ -230,7 +234,7 @@ type Agent struct {
 	MaxRedeliveries int    `json:"max_redeliveries"`
 	DedupeMessageID bool   `json:"dedupe_message_id"`
 	OnUnknown       string `json:"on_unknown"`
-	Delivery        string `json:"delivery"` // pull, webhook, or inbox of a person
+	Delivery        string `json:"delivery"` // pull, webhook, a2a, tunnel, or inbox of a person
 	URL             string `json:"url"`
 	CreatedAt       Time   `json:"created_at" format:"date-time"`
 	// LastSeenAt tells when a worker last asked for a task; nil if none has since the
@@ -239,11 +243,60 @@ type Agent struct {
 	// Endpoint is where the hub delivers; only the address itself and the administrator
 	// see it.
 	Endpoint *Endpoint `json:"endpoint,omitempty"`
+	// Presence is who works on its tasks and what waits; only the address itself and the
+	// administrator see it.
+	Presence *Presence `json:"presence,omitempty"`
+}
+
+// Presence is which agents of an address are connected, and what waits for them.
+type Presence struct {
+	// Connected are the copies of the agent that have a tunnel open, the oldest first.
+	Connected []Instance `json:"connected"`
+	// Slots is how many tasks the hub delivers at once, by itself or through tunnels;
+	// InFlight how many are under way from the replica that answers.
+	Slots    int `json:"slots"`
+	InFlight int `json:"in_flight"`
+	// Waiting is how many tasks wait for an agent, Unfinished how many there are in all,
+	// and OldestWaitMS how long the one that waits longest has waited. They are left out
+	// of lists.
+	Waiting      *int   `json:"waiting,omitempty"`
+	Unfinished   *int   `json:"unfinished,omitempty"`
+	OldestWaitMS *int64 `json:"oldest_wait_ms,omitempty"`
+	// Trouble is why nothing can be delivered just now, nil if nothing is wrong.
+	Trouble *EndpointTrouble `json:"trouble,omitempty"`
+}
+
+// Instance is one connected copy of an agent.
+type Instance struct {
+	Name  string `json:"instance"`
+	Slots int    `json:"slots"`
+	// Busy is how many tasks it works on; nil where another replica knows.
+	Busy    *int   `json:"busy"`
+	Since   Time   `json:"since" format:"date-time"`
+	Replica string `json:"replica,omitempty"`
+}
+
+// Attempt is one try of the hub to bring a task to its agent.
+type Attempt struct {
+	TaskID   string `json:"task_id"`
+	Attempt  int    `json:"attempt"`
+	Delivery string `json:"delivery"`           // webhook, a2a or tunnel
+	Instance string `json:"instance,omitempty"` // of a tunnel
+	// Outcome is that of EndpointDelivery, or open while it is under way.
+	Outcome string `json:"outcome"`
+	// Sent: some of the task may have left the hub.
+	Sent         bool    `json:"sent"`
+	Status       int     `json:"status,omitempty"` // HTTP status of the answer, if there was one
+	LatencyMS    int64   `json:"latency_ms"`
+	Detail       string  `json:"detail,omitempty"`
+	RemoteTaskID *string `json:"remote_task_id"`
+	BegunAt      Time    `json:"begun_at" format:"date-time"`
+	EndedAt      *Time   `json:"ended_at" format:"date-time"`
 }
 
 // Endpoint is where the hub delivers the tasks of an address, and how that goes.
 type Endpoint struct {
-	Kind string `json:"kind"` // "webhook"
+	Kind string `json:"kind"` // "webhook", or "a2a" of a remote A2A server
 	URL  string `json:"url"`
 	// AuthType is the form of the credential: "bearer", "header" or "basic"; empty for
 	// none. AuthHeader names the header of "header".
@@ -286,7 +339,7 @@ type EndpointDelivery struct {
 // the agent pulls.
 type EndpointRequest struct {
 	URL  *string `json:"url,omitempty"`
-	Kind string  `json:"kind,omitempty"` // "webhook", also if empty; "a2a" is for a later version
+	Kind string  `json:"kind,omitempty"` // "webhook", also if empty, or "a2a": the URL of an A2A server
 	// Auth replaces the credential. Without it the old one is kept, unless ClearAuth.
 	Auth      *EndpointAuth `json:"auth,omitempty"`
 	ClearAuth bool          `json:"clear_auth,omitempty"`

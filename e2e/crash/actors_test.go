@@ -1,12 +1,14 @@
 package crash
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/e2e/hubproc"
@@ -111,11 +113,14 @@ func (c *caller) send() {
 		path += "?wait=0.5"
 	}
 	body := object{"message": textMessage("user", text)}
+	begun := c.w.history.now()
 	t, ok := c.post(path, body, text)
 	if !ok {
 		return
 	}
-	if got := t.Input.Message.text(); got != text {
+	c.w.history.add(begun, happened{task: t.ID, what: sending, callee: callee})
+	// A hub whose store goes away right after it has taken a task answers without its input.
+	if got := t.Input.Message.text(); got != text && (got != "" || len(c.w.hubs) == 1) {
 		c.w.problem("task %s was sent with %q and has %q", t.ID, text, got)
 	}
 	if !c.w.ledger.sent(t.ID, c.name, callee, text) {
@@ -130,7 +135,7 @@ func (c *caller) send() {
 // post sends something under a key and gives the task that it is answered with; ok
 // is false when there is none.
 func (c *caller) post(path string, body object, key string) (t task, ok bool) {
-	a, ok := c.w.insist(c.api, "POST", path, body, "Idempotency-Key", key)
+	a, ok := c.w.insist(c.w.ctx, c.api, "POST", path, body, "Idempotency-Key", key)
 	if !ok {
 		return t, false
 	}
@@ -151,7 +156,7 @@ func (c *caller) repeat(path string, body object, key, id string) {
 	if again, ok := c.post(path, body, key); ok && again.ID != id {
 		c.w.problem("the key %s gave task %s and then %s", key, id, again.ID)
 	}
-	a, ok := c.w.insist(c.api, "POST", path, object{"message": textMessage("user", "something else")}, "Idempotency-Key", key)
+	a, ok := c.w.insist(c.w.ctx, c.api, "POST", path, object{"message": textMessage("user", "something else")}, "Idempotency-Key", key)
 	if ok && a.Status != 409 {
 		c.w.problem("the key %s with another body: %d %s", key, a.Status, a.Body)
 	}
@@ -163,10 +168,12 @@ func (c *caller) message(id, callee string) {
 	text := c.text()
 	path := "/v1/agents/" + callee + "/tasks"
 	body := object{"task_id": id, "message": textMessage("user", text)}
-	a, ok := c.w.insist(c.api, "POST", path, body, "Idempotency-Key", text)
+	begun := c.w.history.now()
+	a, ok := c.w.insist(c.w.ctx, c.api, "POST", path, body, "Idempotency-Key", text)
 	switch {
 	case !ok:
 	case a.OK():
+		c.w.history.add(begun, happened{task: id, what: saying})
 		c.w.ledger.change(id, "messages", func(r *record) { r.messages = append(r.messages, text) })
 	case a.Status != 409:
 		c.w.problem("a message to task %s: %d %s", id, a.Status, a.Body)
@@ -178,7 +185,11 @@ func (c *caller) cancel() {
 	if own == nil {
 		return
 	}
-	a, ok := c.w.insist(c.api, "POST", "/v1/agents/"+own.callee+"/tasks/"+own.id+"/cancel", nil)
+	begun := c.w.history.now()
+	a, ok := c.w.insist(c.w.ctx, c.api, "POST", "/v1/agents/"+own.callee+"/tasks/"+own.id+"/cancel", nil)
+	if ok {
+		c.w.history.add(begun, happened{task: own.id, what: canceling, refused: !a.OK()})
+	}
 	switch {
 	case !ok:
 	case a.OK():
@@ -195,7 +206,8 @@ func (c *caller) look() {
 	if own == nil {
 		return
 	}
-	a, ok := c.w.insist(c.api, "GET", "/v1/agents/"+own.callee+"/tasks/"+own.id+"?wait=0.1", nil)
+	begun := c.w.history.now()
+	a, ok := c.w.insist(c.w.ctx, c.api, "GET", "/v1/agents/"+own.callee+"/tasks/"+own.id+"?wait=0.1", nil)
 	if !ok {
 		return
 	}
@@ -204,6 +216,7 @@ func (c *caller) look() {
 		c.w.problem("an acknowledged task %s: %d %s", own.id, a.Status, a.Body)
 		return
 	}
+	c.w.history.add(begun, happened{task: t.ID, what: looking, state: t.State, attempt: t.Attempt})
 	if t.State == "input_required" && c.r.IntN(2) == 0 {
 		c.message(own.id, own.callee)
 	}
@@ -212,26 +225,53 @@ func (c *caller) look() {
 	}
 }
 
-// worker takes tasks and does all that a worker may do, well and badly.
+// worker takes tasks and does all that a worker may do, well and badly. It can be killed:
+// all its connections break, and nobody knows what it would have done.
 type worker struct {
 	w    *world
 	name string
 	api  *hubproc.Client
 	r    *rand.Rand
+	mu   sync.Mutex
+	kill context.CancelFunc
 }
 
+// run works until the end; whenever it is killed a new one takes its place.
 func (k *worker) run() {
 	for !k.w.isOver() {
+		ctx, kill := context.WithCancel(k.w.ctx)
+		k.mu.Lock()
+		k.kill = kill
+		k.mu.Unlock()
+		k.work(ctx)
+		kill()
+	}
+}
+
+// die kills whoever works just now.
+func (k *worker) die() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kill != nil {
+		k.kill()
+	}
+}
+
+func (k *worker) work(life context.Context) {
+	for life.Err() == nil && !k.w.isOver() {
 		path := "/v1/agents/me/tasks/next?wait=0.5&lease=1"
 		if k.r.IntN(3) == 0 {
 			path += "&ack=1"
 		}
-		a, err := k.api.Do(k.w.ctx, "GET", path, nil)
+		begun := k.w.history.now()
+		ctx, cancel := context.WithTimeout(life, 20*time.Second)
+		a, err := k.api.Do(ctx, "GET", path, nil)
+		cancel()
 		switch {
 		case err != nil || a.Status == 503:
 			k.w.pause(10 * time.Millisecond)
 		case a.Status == 200:
-			k.take(a.Body)
+			k.take(life, begun, a.Body)
 		case a.Status != 204:
 			k.w.problem("ask for a task: %d %s", a.Status, a.Body)
 		}
@@ -239,20 +279,25 @@ func (k *worker) run() {
 }
 
 // take works on a claimed task, and on those that come with the replies.
-func (k *worker) take(body []byte) {
+func (k *worker) take(ctx context.Context, begun int64, body []byte) {
 	for body != nil {
 		var t task
 		if err := json.Unmarshal(body, &t); err != nil || t.ClaimID == "" {
 			k.w.problem("the claimed task %s is none: %v", body, err)
 			return
 		}
+		if t.Input.Message.text() == "" {
+			k.w.problem("the claimed task %s (attempt %d) came without its input: %s", t.ID, t.Attempt, body)
+		}
 		k.w.ledger.claimed(t.ID, t.Attempt)
-		body = k.handle(t)
+		k.w.history.add(begun, happened{task: t.ID, what: claiming, attempt: t.Attempt})
+		begun = k.w.history.now()
+		body = k.handle(ctx, t)
 	}
 }
 
 // handle does something with a task, and gives the next one if the reply brought one.
-func (k *worker) handle(t task) (next []byte) {
+func (k *worker) handle(ctx context.Context, t task) (next []byte) {
 	p := k.r.IntN(100)
 	if k.w.isQuiet() {
 		p = 99
@@ -264,41 +309,41 @@ func (k *worker) handle(t task) (next []byte) {
 		return nil
 	case p < 9: // comes back when the lease is over
 		k.w.pause(1300 * time.Millisecond)
-		return k.complete(t, text)
+		return k.complete(ctx, t, text)
 	case p < 20:
-		k.reply(t, "", object{"state": "input_required", "message": textMessage("agent", "which? "+text)}, "questions",
+		k.reply(ctx, t, "", object{"state": "input_required", "message": textMessage("agent", "which? "+text)}, "questions",
 			func(r *record) { r.asked = append(r.asked, "which? "+text) })
 		return nil
 	case p < 26:
-		k.reply(t, "", object{"state": "failed", "error": "broken " + text}, "failures", func(r *record) { r.end = "failed" })
+		k.reply(ctx, t, "", object{"state": "failed", "error": "broken " + text}, "failures", func(r *record) { r.end = "failed" })
 		return nil
 	case p < 30:
-		k.reply(t, "", object{"state": "rejected"}, "rejections", func(r *record) { r.end = "rejected" })
+		k.reply(ctx, t, "", object{"state": "rejected"}, "rejections", func(r *record) { r.end = "rejected" })
 		return nil
 	case p < 45:
-		k.progress(t, text)
+		k.progress(ctx, t, text)
 	case p < 50:
-		if a, ok := k.post(t, "heartbeat", nil); ok && !a.OK() && a.Status != 409 {
+		if a, ok := k.post(ctx, t, "heartbeat", nil); ok && !a.OK() && a.Status != 409 {
 			k.w.problem("heartbeat of %s: %d %s", t.ClaimID, a.Status, a.Body)
 		}
 	}
-	return k.complete(t, text)
+	return k.complete(ctx, t, text)
 }
 
 // complete ends a task with an artifact, sometimes twice with the same, and asks for
 // the next one now and then.
-func (k *worker) complete(t task, text string) (next []byte) {
+func (k *worker) complete(ctx context.Context, t task, text string) (next []byte) {
 	query := ""
 	if k.r.IntN(3) == 0 {
 		query = "?next=1&lease=1"
 	}
 	body := object{"state": "completed", "artifacts": []object{{"artifact_id": "result", "parts": []object{{"text": text}}}}}
-	a, done := k.reply(t, query, body, "completions", func(r *record) {
+	a, done := k.reply(ctx, t, query, body, "completions", func(r *record) {
 		r.end = "completed"
 		r.artifacts = append(r.artifacts, text)
 	})
 	if done && k.r.IntN(10) == 0 {
-		if again, ok := k.post(t, "result", body); ok && !again.OK() {
+		if again, ok := k.post(ctx, t, "result", body); ok && !again.OK() {
 			k.w.problem("the same result of %s again: %d %s", t.ClaimID, again.Status, again.Body)
 		}
 	}
@@ -316,7 +361,7 @@ func (k *worker) complete(t task, text string) (next []byte) {
 }
 
 // progress reports events: an artifact in two pieces and a status.
-func (k *worker) progress(t task, text string) {
+func (k *worker) progress(ctx context.Context, t task, text string) {
 	chunk := func(s string, more bool) object {
 		return object{"artifact": object{"artifact_id": "log", "parts": []object{{"text": s}}}, "append": more}
 	}
@@ -325,7 +370,11 @@ func (k *worker) progress(t task, text string) {
 		{"status": object{"state": "working", "message": textMessage("agent", "busy")}},
 		chunk("end "+text, true),
 	}}
-	a, ok := k.post(t, "events", body)
+	begun := k.w.history.now()
+	a, ok := k.post(ctx, t, "events", body)
+	if a.OK() {
+		k.w.history.add(begun, happened{task: t.ID, what: reporting, attempt: t.Attempt})
+	}
 	switch {
 	case !ok:
 	case a.OK():
@@ -336,8 +385,13 @@ func (k *worker) progress(t task, text string) {
 }
 
 // reply sends a result; done says that it was accepted, and is noted.
-func (k *worker) reply(t task, query string, body object, what string, note func(*record)) (a hubproc.Answer, done bool) {
-	a, ok := k.post(t, "result"+query, body)
+func (k *worker) reply(ctx context.Context, t task, query string, body object, what string, note func(*record)) (a hubproc.Answer, done bool) {
+	state, _ := body["state"].(string)
+	begun := k.w.history.now()
+	a, ok := k.post(ctx, t, "result"+query, body)
+	if !ok || a.OK() {
+		k.w.history.add(begun, happened{task: t.ID, what: reporting, attempt: t.Attempt, state: state, unknown: !ok})
+	}
 	switch {
 	case !ok:
 		return a, false
@@ -354,9 +408,9 @@ func (k *worker) reply(t task, query string, body object, what string, note func
 
 // post reports something under the claim of a task. If a worker had a newer claim
 // already when this began, it has to be refused.
-func (k *worker) post(t task, what string, body any) (hubproc.Answer, bool) {
+func (k *worker) post(ctx context.Context, t task, what string, body any) (hubproc.Answer, bool) {
 	newer := k.w.ledger.newestClaim(t.ID) > t.Attempt
-	a, ok := k.w.insist(k.api, "POST", "/v1/agents/me/tasks/"+t.ID+"/"+what, body, "X-Claim", t.ClaimID)
+	a, ok := k.w.insist(ctx, k.api, "POST", "/v1/agents/me/tasks/"+t.ID+"/"+what, body, "X-Claim", t.ClaimID)
 	if ok && a.OK() && newer {
 		k.w.problem("%s under the claim %s was accepted although the task had been claimed again", what, t.ClaimID)
 	}

@@ -88,7 +88,7 @@ func checkCopy(t *testing.T, dir string, acked map[string]record, ended bool) (p
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	f := &file{t: t, db: db}
+	f := &book{t: t, db: db, sql: sqliteTables}
 	pragma := "PRAGMA quick_check"
 	if ended {
 		pragma = "PRAGMA integrity_check"
@@ -98,6 +98,13 @@ func checkCopy(t *testing.T, dir string, acked map[string]record, ended bool) (p
 			f.problem("%s: %s", pragma, verdict)
 		}
 	})
+	f.check(acked, ended)
+	return f.problems
+}
+
+// check checks all that a database of either kind has to hold.
+func (f *book) check(acked map[string]record, ended bool) {
+	f.t.Helper()
 	f.load()
 	f.checkEvents()
 	f.checkQueue(ended)
@@ -109,7 +116,6 @@ func checkCopy(t *testing.T, dir string, acked map[string]record, ended bool) (p
 	for _, r := range acked {
 		f.checkAcked(r)
 	}
-	return f.problems
 }
 
 func copyFile(to, from string) error {
@@ -129,26 +135,32 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// file is a database under examination.
-type file struct {
+// querier is a database or a transaction, which sees one state of it.
+type querier interface {
+	Query(query string, args ...any) (*sql.Rows, error)
+}
+
+// book is a database under examination.
+type book struct {
 	t        *testing.T
-	db       *sql.DB
+	db       querier
+	sql      tables
 	problems []string
-	tasks    map[int64]*row
+	tasks    map[string]*row // by what the database calls them
 	byID     map[string]*row
 }
 
 // row is a task with what belongs to it.
 type row struct {
-	n, seq, attempt, claimed int64
-	id                       string
-	state                    hub.State
-	ended                    bool
-	phase                    hub.Phase // zero without a queue row
-	events                   []event
-	messages                 []string
-	kinds                    []hub.ActivityKind
-	activitySeq              int64
+	seq, attempt, claimed int64
+	n, id                 string
+	state                 hub.State
+	ended                 bool
+	phase                 hub.Phase // zero without a queue row
+	events                []event
+	messages              []string
+	kinds                 []hub.ActivityKind
+	activitySeq           int64
 }
 
 type event struct {
@@ -158,12 +170,12 @@ type event struct {
 	body  string
 }
 
-func (f *file) problem(format string, args ...any) {
+func (f *book) problem(format string, args ...any) {
 	f.problems = append(f.problems, fmt.Sprintf(format, args...))
 }
 
 // each gives the first column of each row, as text, to a function.
-func (f *file) each(query string, do func(string)) {
+func (f *book) each(query string, do func(string)) {
 	f.rows(query, func(scan func(...any)) {
 		var s string
 		scan(&s)
@@ -172,7 +184,7 @@ func (f *file) each(query string, do func(string)) {
 }
 
 // rows gives each row of a query to a function.
-func (f *file) rows(query string, do func(scan func(...any))) {
+func (f *book) rows(query string, do func(scan func(...any))) {
 	f.t.Helper()
 	rows, err := f.db.Query(query)
 	if err != nil {
@@ -192,32 +204,31 @@ func (f *file) rows(query string, do func(scan func(...any))) {
 }
 
 // of gives the task of a row that must have one.
-func (f *file) of(n int64, what string) *row {
+func (f *book) of(n, what string) *row {
 	r := f.tasks[n]
 	if r == nil {
-		f.problem("%s of task %d, which there is not", what, n)
+		f.problem("%s of task %s, which there is not", what, n)
 		return &row{}
 	}
 	return r
 }
 
-func (f *file) load() {
-	f.tasks, f.byID = map[int64]*row{}, map[string]*row{}
-	f.rows("SELECT n, id, state, seq, attempt, coalesce(claimed_at, 0), ended_at IS NOT NULL FROM task", func(scan func(...any)) {
+func (f *book) load() {
+	f.tasks, f.byID = map[string]*row{}, map[string]*row{}
+	f.rows(f.sql.tasks, func(scan func(...any)) {
 		r := new(row)
 		scan(&r.n, &r.id, &r.state, &r.seq, &r.attempt, &r.claimed, &r.ended)
 		f.tasks[r.n], f.byID[r.id] = r, r
 	})
-	f.rows("SELECT k >> 20, k & 0xfffff, kind, state, coalesce(body, '') FROM event ORDER BY k", func(scan func(...any)) {
-		var n int64
+	f.rows(f.sql.events, func(scan func(...any)) {
+		var n string
 		var e event
 		scan(&n, &e.seq, &e.kind, &e.state, &e.body)
 		r := f.of(n, "an event")
 		r.events = append(r.events, e)
 	})
-	f.rows("SELECT k >> 20, coalesce(body, '') FROM message WHERE from_callee = 0 ORDER BY k", func(scan func(...any)) {
-		var n int64
-		var body string
+	f.rows(f.sql.messages, func(scan func(...any)) {
+		var n, body string
 		scan(&n, &body)
 		r := f.of(n, "a message")
 		r.messages = append(r.messages, body)
@@ -226,7 +237,7 @@ func (f *file) load() {
 
 // checkEvents: dense from 1, SUBMITTED first, the task's state last, and the end, if
 // there is one, last of all and once.
-func (f *file) checkEvents() {
+func (f *book) checkEvents() {
 	for _, r := range f.tasks {
 		state, end := hub.StateUnspecified, 0
 		for i, e := range r.events {
@@ -258,15 +269,16 @@ func (f *file) checkEvents() {
 
 // checkAttempts: each attempt that has ended has its row, numbered from 1, and none
 // began before the one before had ended. The newest may be open, and then has none.
-func (f *file) checkAttempts() {
-	count, ended := map[int64]int64{}, map[int64]int64{}
+func (f *book) checkAttempts() {
+	count, ended := map[string]int64{}, map[string]int64{}
 	begun := func(r *row, attempt, at int64) {
-		if at < ended[r.n] {
+		if at < ended[r.n]-f.sql.slack {
 			f.problem("task %s: attempt %d began while the one before was open", r.id, attempt)
 		}
 	}
-	f.rows("SELECT k >> 20, k & 0xfffff, claimed_at, ended_at FROM attempt ORDER BY k", func(scan func(...any)) {
-		var n, attempt, claimed, end int64
+	f.rows(f.sql.attempts, func(scan func(...any)) {
+		var n string
+		var attempt, claimed, end int64
 		scan(&n, &attempt, &claimed, &end)
 		r := f.of(n, "an attempt")
 		count[n]++
@@ -293,9 +305,10 @@ var endKinds = map[hub.ActivityKind]hub.State{
 
 // checkActivity: each task begins with one line that it was sent, has one for each
 // claim, and one for its end if it has ended; numbers never go back.
-func (f *file) checkActivity() {
-	f.rows("SELECT task, kind, seq FROM activity ORDER BY id", func(scan func(...any)) {
-		var n, seq int64
+func (f *book) checkActivity() {
+	f.rows(f.sql.activity, func(scan func(...any)) {
+		var n string
+		var seq int64
 		var kind hub.ActivityKind
 		scan(&n, &kind, &seq)
 		r := f.of(n, "an activity line")
@@ -324,9 +337,9 @@ func (f *file) checkActivity() {
 }
 
 // checkQueue: there is a row for every unfinished task and no other.
-func (f *file) checkQueue(ended bool) {
-	f.rows("SELECT task, phase FROM queue", func(scan func(...any)) {
-		var n int64
+func (f *book) checkQueue(ended bool) {
+	f.rows(f.sql.queue, func(scan func(...any)) {
+		var n string
 		var phase hub.Phase
 		scan(&n, &phase)
 		f.of(n, "a queue row").phase = phase
@@ -342,7 +355,7 @@ func (f *file) checkQueue(ended bool) {
 }
 
 // checkCounts: what is counted for the limit of open tasks is what there is.
-func (f *file) checkCounts() {
+func (f *book) checkCounts() {
 	f.rows(`SELECT l.callee, l.caller, l.open, count(q.task) FROM lane l LEFT JOIN queue q ON q.callee = l.callee AND q.caller = l.caller
 		GROUP BY l.callee, l.caller HAVING l.open <> count(q.task)`, func(scan func(...any)) {
 		var callee, caller, open, queued int64
@@ -352,7 +365,7 @@ func (f *file) checkCounts() {
 }
 
 // checkPayloads: no message is there twice, whatever was repeated.
-func (f *file) checkPayloads() {
+func (f *book) checkPayloads() {
 	where := map[string]string{}
 	for _, r := range f.tasks {
 		for _, m := range r.messages {
@@ -365,25 +378,17 @@ func (f *file) checkPayloads() {
 	}
 }
 
-// checkKeys: every message has its key, and whoever sends it again finds that: by the
-// index, or as one of the newest, which a start reads from the table.
-func (f *file) checkKeys() {
-	indexed := map[int64]bool{}
-	f.rows("SELECT k FROM idempotency_index", func(scan func(...any)) {
-		var k int64
-		scan(&k)
-		indexed[k] = true
-	})
-	var upTo int64
-	f.rows("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'keys_indexed'", func(scan func(...any)) { scan(&upTo) })
-	keys := map[int64]int{}
-	f.rows("SELECT k, k >> 20 FROM idempotency", func(scan func(...any)) {
-		var k, n int64
-		scan(&k, &n)
+// checkKeys: every message has its key, and whoever sends it again finds that.
+func (f *book) checkKeys() {
+	keys := map[string]int{}
+	f.rows(f.sql.keys, func(scan func(...any)) {
+		var n string
+		var found bool
+		scan(&n, &found)
 		f.of(n, "an idempotency key")
 		keys[n]++
-		if k <= upTo && !indexed[k] {
-			f.problem("a key of task %d is not in the index", n)
+		if !found {
+			f.problem("a key of task %s is not in the index", n)
 		}
 	})
 	for n, r := range f.tasks {
@@ -402,7 +407,7 @@ func textOf(body string) string {
 }
 
 // checkAcked: what was acknowledged is there.
-func (f *file) checkAcked(a record) {
+func (f *book) checkAcked(a record) {
 	r := f.byID[a.id]
 	if r == nil {
 		f.problem("the acknowledged task %s is missing", a.id)

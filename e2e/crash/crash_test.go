@@ -1,10 +1,12 @@
-// Package crash kills the real hub at random moments under load, many times, and
+// Package crash hurts the real hub at random moments under load, many times, and
 // checks from the outside that nothing that it acknowledged was lost, done twice or
-// undone: in the database file after each kill, and through the API at the end.
+// undone: in the database after each fault, through the API at the end, and by the
+// history of all answers. A hub on SQLite is killed; of replicas on PostgreSQL all parts
+// are killed, stopped and cut off from each other.
 //
-// FAULTS is the number of kills (30 if not set), SEED makes the choices of a run the
-// same again as far as timing allows, and RACE=1 builds the hub with the race
-// detector.
+// FAULTS is the number of faults (30 on SQLite and 20 on PostgreSQL if not set), SEED
+// makes the choices of a run the same again as far as timing allows, and RACE=1 builds
+// the hub with the race detector.
 package crash
 
 import (
@@ -42,38 +44,49 @@ func TestCrash(t *testing.T) {
 	faults := setting(t, "FAULTS", 30)
 	seed := setting(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("FAULTS=%d SEED=%d", faults, seed)
-	w := newWorld(t, seed)
+	w := newWorld(t, seed, hubproc.Options{})
 	w.startActors()
 	r := w.random(0)
+	only := w.hubs[0]
 	for n := range faults {
 		w.pause(200*time.Millisecond + time.Duration(r.Int64N(int64(1800*time.Millisecond))))
 		acked := w.ledger.snapshot()
-		w.hub.Kill()
-		if problems := checkCopy(t, w.hub.Dir, acked, false); len(problems) > 0 {
+		only.Kill()
+		if problems := checkCopy(t, only.Dir, acked, false); len(problems) > 0 {
 			w.report(fmt.Sprintf("after kill %d", n+1), problems)
 		}
 		if w.ctx.Err() != nil || t.Failed() {
 			break
 		}
-		w.hub.Start()
+		only.Start()
 	}
-	w.drain()
-	w.checkAPI()
-	if _, err := w.hub.Terminate(15 * time.Second); err != nil {
-		t.Errorf("the hub did not end well: %v", err)
-	}
-	w.report("at the end", checkCopy(t, w.hub.Dir, w.ledger.snapshot(), true))
-	w.summary(faults, seed)
+	w.finish()
+	w.report("at the end", checkCopy(t, only.Dir, w.ledger.snapshot(), true))
+	w.summary(fmt.Sprintf("%d kills", faults))
 }
 
-// world is a hub, those who use it, and what it has acknowledged to them.
+// finish lets everything come to its end, checks what the hubs say then, and ends them.
+func (w *world) finish() {
+	w.drain()
+	w.checkAPI()
+	for _, h := range w.hubs {
+		if _, err := h.Terminate(15 * time.Second); err != nil {
+			w.t.Errorf("the hub did not end well: %v", err)
+		}
+	}
+	w.checkHistory()
+}
+
+// world is a hub or replicas of one, those who use it, and what it has acknowledged to
+// them.
 type world struct {
-	t      *testing.T
-	hub    *hubproc.Hub
-	seed   uint64
-	ledger *ledger
-	ctx    context.Context // of the whole run; ends when it is given up
-	cancel context.CancelFunc
+	t       *testing.T
+	hubs    []*hubproc.Hub
+	seed    uint64
+	ledger  *ledger
+	history *history
+	ctx     context.Context // of the whole run; ends when it is given up
+	cancel  context.CancelFunc
 	// quiet is closed when nothing new is to be begun, and over when all is done.
 	quiet, over chan struct{}
 	callers     map[string]*hubproc.Client
@@ -83,6 +96,7 @@ type world struct {
 	workers     sync.WaitGroup // which end after over
 	feed        feed
 	seen        seen
+	crew        []*worker
 }
 
 const (
@@ -90,20 +104,31 @@ const (
 	frail  = "frail"  // one whose tasks fail when they are lost twice
 )
 
-func newWorld(t *testing.T, seed uint64) *world {
+// newWorld starts a hub for each of the options.
+func newWorld(t *testing.T, seed uint64, replicas ...hubproc.Options) *world {
 	w := &world{
-		t: t, seed: seed, ledger: newLedger(), quiet: make(chan struct{}), over: make(chan struct{}),
+		t: t, seed: seed, ledger: newLedger(), history: newHistory(), quiet: make(chan struct{}), over: make(chan struct{}),
 		callers: map[string]*hubproc.Client{}, callees: map[string]*hubproc.Client{},
 	}
 	w.ctx, w.cancel = context.WithCancel(t.Context())
 	t.Cleanup(w.cancel)
-	w.hub = hubproc.Start(t, hubproc.Options{Args: []string{"--lease", "1s", "--log-level", "warn"}})
-	w.admin = w.hub.Admin()
-	for _, name := range []string{"ann", "bob", "cat"} {
-		w.callers[name] = w.hub.Agent(name)
+	for _, opt := range replicas {
+		opt.Args = append(opt.Args, "--lease", "1s", "--log-level", "warn")
+		w.hubs = append(w.hubs, hubproc.New(t, opt))
 	}
-	w.callees[steady] = w.hub.Agent(steady, map[string]any{"max_redeliveries": 1000})
-	w.callees[frail] = w.hub.Agent(frail, map[string]any{"max_redeliveries": 1})
+	for _, h := range w.hubs {
+		h.Launch()
+	}
+	for _, h := range w.hubs {
+		h.Await()
+	}
+	one := w.hubs[0]
+	w.admin = w.balanced(one.Admin())
+	for _, name := range []string{"ann", "bob", "cat"} {
+		w.callers[name] = w.balanced(one.Agent(name))
+	}
+	w.callees[steady] = w.balanced(one.Agent(steady, map[string]any{"max_redeliveries": 1000}))
+	w.callees[frail] = w.balanced(one.Agent(frail, map[string]any{"max_redeliveries": 1}))
 	return w
 }
 
@@ -126,6 +151,7 @@ func (w *world) startActors() {
 			name = frail
 		}
 		k := &worker{w: w, name: name, api: w.callees[name], r: w.random(n)}
+		w.crew = append(w.crew, k)
 		w.workers.Go(k.run)
 	}
 	for range 4 {
@@ -148,7 +174,7 @@ func (w *world) drain() {
 			break
 		}
 		if time.Now().After(deadline) {
-			w.t.Errorf("stuck: %d tasks have not ended two minutes after the last kill (%v)", left, err)
+			w.t.Errorf("stuck: %d tasks have not ended two minutes after the last fault (%v)", left, err)
 			break
 		}
 		w.answerAll()
@@ -182,10 +208,10 @@ func (w *world) answerAll() {
 }
 
 // insist makes a request until there is a definite answer: the hub may be dead, or
-// about to die, and then the outcome is unknown. ok is false if the run was given up.
-func (w *world) insist(api *hubproc.Client, method, path string, body any, header ...string) (a hubproc.Answer, ok bool) {
-	for w.ctx.Err() == nil {
-		ctx, cancel := context.WithTimeout(w.ctx, 20*time.Second)
+// about to die, and then the outcome is unknown. ok is false if whoever asks was killed.
+func (w *world) insist(asking context.Context, api *hubproc.Client, method, path string, body any, header ...string) (a hubproc.Answer, ok bool) {
+	for asking.Err() == nil {
+		ctx, cancel := context.WithTimeout(asking, 20*time.Second)
 		a, err := api.Do(ctx, method, path, body, header...)
 		cancel()
 		switch {
@@ -252,6 +278,6 @@ func (w *world) report(when string, problems []string) {
 	}
 }
 
-func (w *world) summary(faults, seed uint64) {
-	w.t.Logf("%d kills, seed %d: %s", faults, seed, w.ledger.summary())
+func (w *world) summary(faults string) {
+	w.t.Logf("%s, seed %d: %s, %d operations in the history", faults, w.seed, w.ledger.summary(), w.history.len())
 }

@@ -124,6 +124,12 @@ func freeAddr(t testing.TB) string {
 func (h *Hub) Start() {
 	h.t.Helper()
 	h.Launch()
+	h.Await()
+}
+
+// Await waits until a hub is ready that was launched.
+func (h *Hub) Await() {
+	h.t.Helper()
 	if err := h.ready(); err != nil {
 		h.t.Fatalf("the hub did not start: %v\n%s", err, h.Log())
 	}
@@ -211,6 +217,12 @@ func (h *Hub) Terminate(within time.Duration) (took time.Duration, err error) {
 	err = h.Wait(within)
 	return time.Since(began), err
 }
+
+// Freeze stops the hub's process where it is (SIGSTOP), until Thaw.
+func (h *Hub) Freeze() error { return h.signal(syscall.SIGSTOP) }
+
+// Thaw lets a process go on that was stopped (SIGCONT).
+func (h *Hub) Thaw() error { return h.signal(syscall.SIGCONT) }
 
 // signal sends a signal to the hub's process group, unless it has ended.
 func (h *Hub) signal(s syscall.Signal) error {

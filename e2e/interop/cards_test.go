@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hub/holdfast/internal/config"
 	"github.com/holdfast-hub/holdfast/internal/identity"
 	"github.com/holdfast-hub/holdfast/internal/testhub"
 )
@@ -21,12 +22,15 @@ var ownersCards = map[string]string{
 }
 
 // TestSignedCards lets the SDKs that can verify cards do so.
-func TestSignedCards(t *testing.T) {
+func TestSignedCards(t *testing.T) { eachStore(t, signedCards) }
+
+func signedCards(t *testing.T, on func(*config.Config)) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("installs packages")
 	}
 	python := interpreter(t, "python3")
-	h := testhub.Start(t)
+	h := testhub.Start(t, on)
 	token := h.Agent("caller")
 	open := "open"
 	for handle, card := range ownersCards {
@@ -48,13 +52,16 @@ func TestSignedCards(t *testing.T) {
 }
 
 // TestSignedCardsInJavaScript is TestSignedCards for the JavaScript SDK.
-func TestSignedCardsInJavaScript(t *testing.T) {
+func TestSignedCardsInJavaScript(t *testing.T) { eachStore(t, signedCardsInJavaScript) }
+
+func signedCardsInJavaScript(t *testing.T, on func(*config.Config)) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("installs packages")
 	}
 	node := interpreter(t, "node")
 	script := nodeScript(t, installNode(t, javaScriptSDK), "signed_cards.mjs")
-	h := testhub.Start(t)
+	h := testhub.Start(t, on)
 	token := h.Agent("caller")
 	open := "open"
 	for handle, card := range ownersCards {

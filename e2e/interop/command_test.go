@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hub/holdfast/client"
+	"github.com/holdfast-hub/holdfast/internal/config"
 	"github.com/holdfast-hub/holdfast/internal/testhub"
 )
 
@@ -75,12 +76,15 @@ func id(v map[string]any) string {
 
 // TestA2ACommand lets the a2a command of the A2A Go SDK do all it can, over three
 // bindings in two versions.
-func TestA2ACommand(t *testing.T) {
+func TestA2ACommand(t *testing.T) { eachStore(t, a2ACommand) }
+
+func a2ACommand(t *testing.T, on func(*config.Config)) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "a2a")
 	if out, err := exec.CommandContext(within(t, 3*time.Minute), "go", "build", "-o", path, "github.com/a2aproject/a2a-go/v2/cmd/a2a").CombinedOutput(); err != nil {
 		t.Fatalf("build the a2a command: %v\n%s", err, out)
 	}
-	h := testhub.Start(t)
+	h := testhub.Start(t, on)
 	work(t, client.New(h.URL, h.Agent("coder")))
 	token := h.Agent("caller")
 	for _, transport := range []string{"jsonrpc", "rest", "grpc"} {

@@ -22,7 +22,10 @@ import (
 )
 
 // TestPythonV03 lets Python clients that are older than A2A 1.0 do all they can.
-func TestPythonV03(t *testing.T) {
+func TestPythonV03(t *testing.T) { eachStore(t, pythonV03) }
+
+func pythonV03(t *testing.T, on func(*config.Config)) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("installs packages")
 	}
@@ -38,7 +41,7 @@ func TestPythonV03(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			packages := install(t, python, c.packages)
-			h := testhub.Start(t)
+			h := testhub.Start(t, on)
 			work(t, client.New(h.URL, h.Agent("coder")))
 			cmd := exec.CommandContext(within(t, 2*time.Minute), python, filepath.Join("testdata", c.script))
 			cmd.Env = append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1",
@@ -55,7 +58,10 @@ var javaScriptSDK = []string{"@a2a-js/sdk@1.3.0", "@grpc/grpc-js@1.14.7", "@bufb
 
 // TestOfficialSDKs lets the official SDKs of A2A 1.0 for other languages do all they can,
 // over each binding.
-func TestOfficialSDKs(t *testing.T) {
+func TestOfficialSDKs(t *testing.T) { eachStore(t, officialSDKs) }
+
+func officialSDKs(t *testing.T, on func(*config.Config)) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("installs packages")
 	}
@@ -79,7 +85,7 @@ func TestOfficialSDKs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			cmd := c.command(t, interpreter(t, c.interpreter))
-			h := testhub.Start(t, receiversHere)
+			h := testhub.Start(t, on, receiversHere)
 			work(t, client.New(h.URL, h.Agent("coder")))
 			cmd.Env = append(cmd.Env, "AGENT_URL="+h.URL+"/a/coder", "AGENT_TOKEN="+h.Agent("caller"))
 			if out, err := cmd.CombinedOutput(); err != nil {

@@ -17,9 +17,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-hub/holdfast/internal/clock"
 	"github.com/holdfast-hub/holdfast/internal/config"
 	"github.com/holdfast-hub/holdfast/internal/delivery"
 	"github.com/holdfast-hub/holdfast/internal/delivery/push"
+	"github.com/holdfast-hub/holdfast/internal/delivery/tunnel"
 	"github.com/holdfast-hub/holdfast/internal/egress"
 	"github.com/holdfast-hub/holdfast/internal/engine"
 	"github.com/holdfast-hub/holdfast/internal/httpx"
@@ -53,6 +55,7 @@ type App struct {
 	egressOptions egress.Options
 	calls         *egress.Guard        // the way out for deliveries, which take longer
 	dispatcher    *delivery.Dispatcher // nil without endpoints
+	tunnels       *tunnel.Host         // nil if none are taken
 
 	engine   *engine.Engine
 	listener net.Listener
@@ -67,6 +70,8 @@ type App struct {
 	endContext context.CancelCauseFunc // of every request
 	// heed is told what other replicas have changed, once there is an engine; alone runs
 	// what is to be done once by all replicas together.
+	// now is the clock that the store goes by.
+	now       func() time.Time
 	heed      atomic.Pointer[func(hub.Change)]
 	alone     func(context.Context, func() error) error
 	closeOnce sync.Once
@@ -79,7 +84,7 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	a := &App{cfg: cfg, log: log, started: time.Now(), metrics: newMetrics(), alone: alwaysAlone}
+	a := &App{cfg: cfg, log: log, started: time.Now(), metrics: newMetrics(), alone: alwaysAlone, now: clock.Now}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -107,6 +112,7 @@ func New(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err 
 	a.engine = engine.New(a.engineOptions())
 	heed := a.engine.Heed
 	a.heed.Store(&heed)
+	a.openTunnels()
 	a.lot = httpx.NewLot(a.identity.Follow)
 	a.metrics.watchOpen(a.engine.Waiting, a.lot.Parked)
 	a.makeServers()
@@ -149,7 +155,7 @@ func (a *App) openStore(ctx context.Context) error {
 func (a *App) engineOptions() engine.Options {
 	opt := engine.Options{
 		Store: a.store, Directory: a.identity, Limits: a.cfg.Limits(), Log: a.log,
-		Retain: a.cfg.Retain, DeleteGrace: a.cfg.DeleteGrace, Rate: a.cfg.Rate, Burst: a.cfg.Burst,
+		Now: a.now, Retain: a.cfg.Retain, DeleteGrace: a.cfg.DeleteGrace, Rate: a.cfg.Rate, Burst: a.cfg.Burst,
 	}
 	if a.pusher != nil { // a nil *push.Sender in Pusher would be no nil
 		opt.Pusher, opt.Sealer, opt.CheckPushURL = a.pusher, a.vault, a.checkPushURL
@@ -241,6 +247,7 @@ func (a *App) shutdown() error {
 	if a.dispatcher != nil {
 		a.dispatcher.Drain()
 	}
+	a.drainTunnels()
 	a.engine.Drain()
 	if <-polite == nil {
 		return nil
@@ -278,6 +285,7 @@ func (a *App) Close() error {
 			a.endContext(context.Canceled)
 		}
 		a.closeDelivery()
+		a.closeTunnels()
 		if a.engine != nil {
 			a.engine.Close()
 		}

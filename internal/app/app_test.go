@@ -341,10 +341,41 @@ func TestTLS(t *testing.T) {
 	if res.StatusCode != 200 || res.ProtoMajor != 2 {
 		t.Errorf("%s %s", res.Proto, res.Status)
 	}
+	if res.TLS.Version != tls.VersionTLS13 {
+		t.Errorf("a client that can speaks %s, want TLS 1.3", tls.VersionName(res.TLS.Version))
+	}
+	testOldTLS(t, strings.TrimPrefix(url, "https://"), roots)
 	cfg = settings(t)
 	cfg.TLSCert, cfg.TLSKey = "missing.pem", "missing.pem"
 	if _, err := app.New(t.Context(), cfg, discard()); err == nil || !strings.Contains(err.Error(), "--tls-cert") {
 		t.Errorf("missing files: %v", err)
+	}
+}
+
+// testOldTLS: versions of TLS and suites that are known to be weak are refused, whatever a
+// client wants (A2A 1.0, section 7.1).
+func testOldTLS(t *testing.T, addr string, roots *x509.CertPool) {
+	t.Helper()
+	try := func(cfg *tls.Config) error {
+		cfg.RootCAs = roots
+		c, err := tls.Dial("tcp", addr, cfg)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	}
+	if err := try(&tls.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12}); err != nil {
+		t.Errorf("TLS 1.2: %v", err)
+	}
+	for _, version := range []uint16{tls.VersionTLS10, tls.VersionTLS11} {
+		if try(&tls.Config{MinVersion: version, MaxVersion: version}) == nil {
+			t.Errorf("%s was accepted", tls.VersionName(version))
+		}
+	}
+	for _, s := range tls.InsecureCipherSuites() {
+		if try(&tls.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{s.ID}}) == nil {
+			t.Errorf("%s was accepted", s.Name)
+		}
 	}
 }
 
@@ -400,12 +431,7 @@ func poll(t *testing.T, url, token string) <-chan int {
 // untilOpen waits until the metric of that kind shows n open requests.
 func untilOpen(t *testing.T, url, kind string, n int) {
 	t.Helper()
-	want := fmt.Sprintf("holdfast_http_open{kind=%q} %d", kind, n)
-	for t.Context().Err() == nil {
-		if _, page := do(t, http.MethodGet, url+"/metrics", "", ""); strings.Contains(page, want) {
-			return
-		}
-	}
+	awaitMetrics(t, url, fmt.Sprintf("holdfast_http_open{kind=%q} %d", kind, n))
 }
 
 func TestShutdownEndsPollsAndStreamsAtOnce(t *testing.T) {

@@ -26,10 +26,28 @@ const (
 	callRoomBytes = 256 << 20
 )
 
-// openDelivery makes what delivers to endpoints, if the hub is to deliver to any.
+// openDelivery makes what delivers: to endpoints, unless the hub is to call none, and
+// through what connects to it.
 func (a *App) openDelivery() {
+	opt := delivery.Options{
+		Addresses: a.store, Deliverers: a.deliverers(), Shared: a.cfg.DatabaseURL != "",
+		Slots: a.cfg.WebhookSlots, Lease: a.cfg.Lease, Log: a.log, Observe: a.metrics.delivered,
+		Room: hub.NewRoom(max(callRoomBytes, 5*a.cfg.TaskBytes, 5*a.cfg.MaxBody)),
+	}
+	if x, ok := a.store.(hub.Dispatches); ok {
+		opt.Dispatches = x
+	}
+	if x, ok := a.store.(hub.Presence); ok {
+		opt.Presence = x
+	}
+	a.dispatcher = delivery.New(opt)
+	a.metrics.watchDeliveries(a.dispatcher.Busy)
+}
+
+// deliverers are those to endpoints, by their kind.
+func (a *App) deliverers() map[string]delivery.Deliverer {
 	if a.cfg.NoWebhook {
-		return
+		return nil
 	}
 	a.calls = egress.New(a.callOptions())
 	hook := webhook.New(webhook.Options{
@@ -37,12 +55,7 @@ func (a *App) openDelivery() {
 		Parse: v1.ParseResult, MaxAnswer: a.cfg.MaxBody, Timeout: a.cfg.WebhookTimeout,
 		UserAgent: "Holdfast/" + a.cfg.Version, Log: a.log,
 	})
-	a.dispatcher = delivery.New(delivery.Options{
-		Addresses: a.store, Deliverers: map[string]delivery.Deliverer{hub.WebhookDelivery: hook},
-		Slots: a.cfg.WebhookSlots, Lease: a.cfg.Lease, Log: a.log, Observe: a.metrics.delivered,
-		Room: hub.NewRoom(max(callRoomBytes, 5*a.cfg.TaskBytes, 5*a.cfg.MaxBody)),
-	})
-	a.metrics.watchDeliveries(a.dispatcher.Busy)
+	return map[string]delivery.Deliverer{hub.WebhookDelivery: hook}
 }
 
 // callOptions are those of the way out for calls of endpoints.
@@ -56,9 +69,9 @@ func (a *App) callOptions() egress.Options {
 
 // identityOptions are those of the directory.
 func (a *App) identityOptions(cfg config.Config) identity.Options {
-	opt := identity.Options{Store: a.store, Anonymous: cfg.Anonymous, Log: a.log}
-	if a.dispatcher != nil { // a nil *delivery.Dispatcher in Deliveries would be no nil
-		opt.Deliveries, opt.Sealer = a.dispatcher, a.vault
+	opt := identity.Options{Store: a.store, Now: a.now, Anonymous: cfg.Anonymous, Log: a.log, Deliveries: a.dispatcher}
+	if a.calls != nil {
+		opt.Sealer = a.vault
 		opt.CheckURL = func(ctx context.Context, url string, private bool) error {
 			return a.calls.Check(ctx, url, egress.Permit{Private: private})
 		}
@@ -66,7 +79,7 @@ func (a *App) identityOptions(cfg config.Config) identity.Options {
 	return opt
 }
 
-// closeDelivery ends the calls of endpoints: those under way get a part of the shutdown
+// closeDelivery ends the deliveries: those under way get a part of the shutdown
 // timeout to finish.
 func (a *App) closeDelivery() {
 	if a.dispatcher == nil {
@@ -75,7 +88,9 @@ func (a *App) closeDelivery() {
 	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.ShutdownTimeout/4)
 	defer cancel()
 	a.dispatcher.Stop(ctx)
-	a.calls.Close()
+	if a.calls != nil {
+		a.calls.Close()
+	}
 }
 
 // delivered learns of each delivery to an endpoint.

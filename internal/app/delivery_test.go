@@ -52,19 +52,14 @@ func ask[T any](t *testing.T, h *testhub.Hub, method, path, token, body string, 
 
 const helloTask = `{"message":{"role":"user","parts":[{"text":"hello"}]}}`
 
-// eventually looks at a task until it is in a state.
+// eventually waits for a task to settle, which has to be in a state.
 func eventually(t *testing.T, h *testhub.Hub, token, agent, id, state string) wire.Task {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
-		got := ask[wire.Task](t, h, http.MethodGet, "/v1/agents/"+agent+"/tasks/"+id, token, "")
-		if got.State == state {
-			return got
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the task is %+v, want it %s", got, state)
-		}
-		time.Sleep(10 * time.Millisecond)
+	got := ask[wire.Task](t, h, http.MethodGet, "/v1/agents/"+agent+"/tasks/"+id+"?wait=20", token, "")
+	if got.State != state {
+		t.Fatalf("the task is %+v, want it %s", got, state)
 	}
+	return got
 }
 
 func TestAWebhookDoesTasks(t *testing.T) {
@@ -98,7 +93,7 @@ func TestAWebhookDoesTasks(t *testing.T) {
 	if got := n.header.Get("Authorization"); got != "Bearer hunter2" {
 		t.Errorf("the credential is %q", got)
 	}
-	waitForMetric(t, h, `holdfast_delivery_seconds_count{endpoint="webhook",outcome="answered"} 1`, "holdfast_deliveries_open 0")
+	awaitMetrics(t, h.URL, `holdfast_delivery_seconds_count{endpoint="webhook",outcome="answered"} 1`, "holdfast_deliveries_open 0")
 
 	// What the owner sees of it later, and others do not.
 	for _, token := range []string{echo, h.AdminToken} {
@@ -158,19 +153,17 @@ func TestAWebhookReportsLaterWithAnyTokenOfItsAddress(t *testing.T) {
 	task := ask[wire.Task](t, h, http.MethodPost, "/v1/agents/echo/tasks", alice, helloTask)
 	claim, _ := (<-claims)["claim_id"].(string)
 	other := h.Token("echo")
-	for end := time.Now().Add(20 * time.Second); ; {
+	await(t, "the callee's first word", func() bool {
 		got := ask[wire.Task](t, h, http.MethodGet, "/v1/agents/me/tasks/"+task.ID, other, "")
-		if m := got.Status.Message; m != nil && *m.Parts[0].Text == "on it" {
-			if until := got.LeaseExpiresAt; until == nil || time.Until(until.Time) < 9*time.Minute {
-				t.Errorf("its lease ends at %v", until)
-			}
-			break
+		m := got.Status.Message
+		if m == nil || *m.Parts[0].Text != "on it" {
+			return false
 		}
-		if time.Now().After(end) {
-			t.Fatalf("the task is %+v", got)
+		if until := got.LeaseExpiresAt; until == nil || time.Until(until.Time) < 9*time.Minute {
+			t.Errorf("its lease ends at %v", until)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return true
+	})
 	beat := ask[wire.Heartbeat](t, h, http.MethodPost, "/v1/agents/me/tasks/"+task.ID+"/heartbeat", other, "", "X-Claim", claim)
 	if beat.State != "working" {
 		t.Errorf("the heartbeat says %+v", beat)
@@ -296,5 +289,38 @@ func TestTheOwnerSeesWhyNothingIsDelivered(t *testing.T) {
 	ask[wire.Agent](t, h, http.MethodPut, "/v1/agents/me/endpoint", echo, fmt.Sprintf(`{"url":%q}`, hook))
 	if got := eventually(t, h, alice, "echo", task.ID, "completed"); got.Failures != 0 {
 		t.Errorf("the task is %+v", got)
+	}
+}
+
+func TestATaskIsDeliveredAgainByHand(t *testing.T) {
+	var well atomic.Bool
+	hook, allow := callee(t, func(w http.ResponseWriter, _ *http.Request) {
+		if !well.Load() {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	h := testhub.Start(t, allow)
+	alice, echo := h.Agent("alice"), h.Agent("echo")
+	ask[wire.Agent](t, h, http.MethodPut, "/v1/agents/me/endpoint", echo, fmt.Sprintf(`{"url":%q}`, hook))
+	task := ask[wire.Task](t, h, http.MethodPost, "/v1/agents/echo/tasks", alice, helloTask)
+	again := "/v1/agents/me/tasks/" + task.ID + "/redeliver"
+	await(t, "an agent in trouble with a task that is not under way", func() bool {
+		a := ask[wire.Agent](t, h, http.MethodGet, "/v1/agents/me", echo, "")
+		return a.Presence.Trouble != nil && a.Presence.InFlight == 0 && *a.Presence.Unfinished == 1
+	})
+	if a := ask[wire.Agent](t, h, http.MethodGet, "/v1/agents/echo", alice, ""); a.Presence != nil || a.Endpoint != nil {
+		t.Errorf("a caller sees %+v and %+v", a.Presence, a.Endpoint)
+	}
+	if res, answer := do(t, http.MethodPost, h.URL+again, alice, ""); res.StatusCode != 404 {
+		t.Errorf("a redelivery by the caller: %d %s", res.StatusCode, answer)
+	}
+	well.Store(true)
+	ask[wire.Task](t, h, http.MethodPost, again, echo, "")
+	if got := eventually(t, h, alice, "echo", task.ID, "completed"); got.Failures != 1 || got.Attempt != 2 {
+		t.Errorf("the task is %+v", got)
+	}
+	if res, answer := do(t, http.MethodPost, h.URL+again, echo, ""); res.StatusCode != 409 {
+		t.Errorf("a redelivery after the end: %d %s", res.StatusCode, answer)
 	}
 }

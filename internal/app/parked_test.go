@@ -24,19 +24,8 @@ func crowded(t *testing.T) *testhub.Hub {
 	for range 256 {
 		dialWorker(t, h, token).poll(60)
 	}
-	untilGauge(t, h, "poll", 256)
+	untilOpen(t, h.URL, "poll", 256)
 	return h
-}
-
-// untilGauge waits until the hub counts that many open requests of a kind.
-func untilGauge(t *testing.T, h *testhub.Hub, kind string, n int) {
-	t.Helper()
-	want := fmt.Sprintf("holdfast_http_open{kind=%q} %d\n", kind, n)
-	for t.Context().Err() == nil {
-		if _, page := do(t, http.MethodGet, h.URL+"/metrics", "", ""); strings.Contains(page, want) {
-			return
-		}
-	}
 }
 
 // worker is one connection of a worker.
@@ -111,8 +100,8 @@ func TestAParkedPollGetsTheTaskThatComes(t *testing.T) {
 	w := dialWorker(t, h, h.Agent("coder"))
 	for range 3 { // its connection lives on
 		w.poll(60)
-		untilGauge(t, h, "parked", 1)
-		untilGauge(t, h, "poll", 257)
+		untilOpen(t, h.URL, "parked", 1)
+		untilOpen(t, h.URL, "poll", 257)
 		boss.send("POST", "/v1/agents/coder/tasks", hello)
 		sent, got := boss.wantTask(), w.wantTask()
 		if got.ID != sent.ID || got.State != "working" || got.Attempt != 1 {
@@ -121,8 +110,8 @@ func TestAParkedPollGetsTheTaskThatComes(t *testing.T) {
 		w.send("POST", "/v1/agents/me/tasks/"+got.ID+"/result", `{"state":"completed"}`)
 		w.want(200)
 	}
-	untilGauge(t, h, "parked", 0)
-	untilGauge(t, h, "poll", 256)
+	untilOpen(t, h.URL, "parked", 0)
+	untilOpen(t, h.URL, "poll", 256)
 }
 
 func TestAParkedPollEndsWhenItsTimeIsOver(t *testing.T) {
@@ -152,12 +141,12 @@ func TestATaskOfAParkedPollerThatLeftGoesToTheNextAtOnce(t *testing.T) {
 	for range 8 {
 		w := dialWorker(t, h, token)
 		w.poll(60)
-		untilGauge(t, h, "parked", 1)
+		untilOpen(t, h.URL, "parked", 1)
 		boss.send("POST", "/v1/agents/coder/tasks", hello)
 		_ = w.c.Close() // before, while or after the task is on its way
 		sent := boss.wantTask()
-		untilGauge(t, h, "parked", 0)
-		untilGauge(t, h, "poll", 256)
+		untilOpen(t, h.URL, "parked", 0)
+		untilOpen(t, h.URL, "poll", 256)
 		next.poll(10)
 		got := next.wantTask()
 		if got.ID != sent.ID || got.Failures != 0 {
@@ -172,14 +161,14 @@ func TestRevocationEndsAParkedPoll(t *testing.T) {
 	h := crowded(t)
 	w := dialWorker(t, h, h.Agent("coder"))
 	w.poll(60)
-	untilGauge(t, h, "parked", 1)
+	untilOpen(t, h.URL, "parked", 1)
 	if res, body := do(t, http.MethodDelete, h.URL+"/v1/agents/coder", h.AdminToken, ""); res.StatusCode >= 300 {
 		t.Fatalf("delete: %d %s", res.StatusCode, body)
 	}
 	if res, _ := w.want(401); res.Header.Get("WWW-Authenticate") == "" {
 		t.Error("there is no challenge")
 	}
-	untilGauge(t, h, "poll", 256)
+	untilOpen(t, h.URL, "poll", 256)
 }
 
 func TestShutdownEndsParkedPollsAtOnce(t *testing.T) {
@@ -191,7 +180,7 @@ func TestShutdownEndsParkedPollsAtOnce(t *testing.T) {
 		w.poll(60)
 		workers = append(workers, w)
 	}
-	untilGauge(t, h, "parked", 50)
+	untilOpen(t, h.URL, "parked", 50)
 	begun := time.Now()
 	h.Close()
 	if took := time.Since(begun); took > 5*time.Second {
@@ -210,10 +199,10 @@ func TestWhatIsSentBehindAParkedPollWaitsItsTurn(t *testing.T) {
 	boss := dialWorker(t, h, h.Agent("boss"))
 	w := dialWorker(t, h, h.Agent("coder"))
 	w.poll(60)
-	untilGauge(t, h, "parked", 1)
+	untilOpen(t, h.URL, "parked", 1)
 	w.send("GET", "/v1/whoami", "")
-	untilGauge(t, h, "parked", 0) // it waits as few do
-	untilGauge(t, h, "poll", 257)
+	untilOpen(t, h.URL, "parked", 0) // it waits as few do
+	untilOpen(t, h.URL, "poll", 257)
 	boss.send("POST", "/v1/agents/coder/tasks", hello)
 	if sent := boss.wantTask(); w.wantTask().ID != sent.ID {
 		t.Error("another task came")
@@ -235,7 +224,7 @@ func TestManyOpenPollsTakeLittleMemory(t *testing.T) {
 	for range polls {
 		dialWorker(t, h, token).poll(60)
 	}
-	untilGauge(t, h, "parked", polls)
+	untilOpen(t, h.URL, "parked", polls)
 	each := (memoryInUse() - before) / polls
 	t.Logf("%d bytes each", each)
 	if each > pollBytes {

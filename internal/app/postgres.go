@@ -16,7 +16,7 @@ func (a *App) openPostgres(ctx context.Context) error {
 		return err
 	}
 	a.store = &meteredStore{Store: s, count: a.metrics.transitions}
-	a.alone = s.Alone
+	a.alone, a.now = s.Alone, s.Time
 	a.metrics.watchQueue(a.store)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/delivery/push"
 	"github.com/holdfast-hub/holdfast/internal/egress"
 	"github.com/holdfast-hub/holdfast/internal/face/a2a"
+	"github.com/holdfast-hub/holdfast/internal/httpx"
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
@@ -26,9 +27,19 @@ func (a *App) openEgress() error {
 	if err != nil {
 		return fmt.Errorf("--egress-allow-private: %w", err)
 	}
-	a.egressOptions = egress.Options{AllowLocal: ports, AllowPrivate: targets, Log: a.log}
+	a.egressOptions = egress.Options{AllowLocal: ports, AllowPrivate: targets, Log: a.log, About: onBehalf}
 	a.egress = egress.New(a.egressOptions)
 	return nil
+}
+
+// onBehalf says for the log who gave the hub a URL, and with which request; nothing of
+// what the hub sends by itself.
+func onBehalf(ctx context.Context) []any {
+	id := httpx.RequestID(ctx)
+	if id == "" {
+		return nil
+	}
+	return []any{"request_id", id, "principal", principalHandle(ctx)}
 }
 
 // openPush makes what sends push notifications, if the hub is to send any.

@@ -105,28 +105,7 @@ func TestPushNotificationsOfTheCurrentVersion(t *testing.T) {
 		}
 		verifyNotice(t, h, n)
 	}
-	waitForMetric(t, h, `holdfast_push_tries_total{result="delivered"} 3`, "holdfast_push_open 0")
-}
-
-// waitForMetric waits for lines of /metrics.
-func waitForMetric(t *testing.T, h *testhub.Hub, lines ...string) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; {
-		_, page := do(t, http.MethodGet, h.URL+"/metrics", "", "")
-		missing := ""
-		for _, line := range lines {
-			if !strings.Contains(page, line) {
-				missing = line
-			}
-		}
-		if missing == "" {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("/metrics lacks %s", missing)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	awaitMetrics(t, h.URL, `holdfast_push_tries_total{result="delivered"} 3`, "holdfast_push_open 0")
 }
 
 // verifyNotice checks a notification as a receiver does that knows the hub's URL only.

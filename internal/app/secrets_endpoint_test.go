@@ -75,7 +75,7 @@ func (s *search) refusedEndpoints(handle, auth string) {
 	s.t.Helper()
 	for _, body := range []string{
 		fmt.Sprintf(`{"url":"http://169.254.169.254/","auth":%s}`, auth),
-		fmt.Sprintf(`{"url":"%s","kind":"a2a","auth":%s}`, s.receiverURL, auth),
+		fmt.Sprintf(`{"url":"%s","kind":"carrier","auth":%s}`, s.receiverURL, auth),
 		fmt.Sprintf(`{"url":null,"auth":%s}`, auth),
 		fmt.Sprintf(`{"url":"%s","auth":%s,"clear_auth":true,"allow_private_network":1}`, s.receiverURL, auth),
 		fmt.Sprintf(`{"url":"%s","auth":%s`, s.receiverURL, auth),

@@ -192,6 +192,7 @@ func (a *App) routes() http.Handler {
 	mux.Handle("/"+a2a.ServiceV03+"/", rpc)
 	mux.Handle("/.well-known/", rpc)
 	mux.Handle("/", api)
+	a.routeTunnels(mux)
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))

@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"client": {"wire"},
 
 	"internal/hub":       {},
+	"internal/clock":     {},
 	"internal/rawjson":   {},
 	"internal/config":    {"internal/hub"},
 	"internal/canon":     {"internal/hub", "internal/rawjson"},
@@ -51,6 +52,9 @@ var allowed = map[string][]string{
 	"internal/delivery":         {"internal/hub", "internal/engine", "internal/canon"}, // a worker, and so a client of the engine
 	"internal/delivery/*":       {"internal/hub", "internal/canon", "internal/egress"},
 	"internal/delivery/webhook": {"internal/hub", "internal/canon", "internal/rawjson", "internal/egress", "internal/delivery"},
+	"internal/delivery/tunnel":  {"internal/hub", "internal/httpx", "internal/egress", "internal/delivery", "internal/tunnelconn"},
+	"internal/tunnelconn":       {},
+	"internal/tunnelclient":     {"wire", "internal/tunnelconn"}, // the agent's end, which knows nothing of the hub's
 	"internal/delivery/deliverytest": {
 		"internal/hub", "internal/canon", "internal/engine", "internal/delivery", "internal/store/sqlite", "internal/vault",
 	},
@@ -63,23 +67,24 @@ var allowed = map[string][]string{
 
 	// The one place where all of them meet.
 	"internal/app": {
-		"internal/config", "internal/hub", "internal/engine", "internal/identity", "internal/httpx",
+		"internal/clock", "internal/config", "internal/hub", "internal/engine", "internal/identity", "internal/httpx",
 		"internal/store/sqlite", "internal/store/postgres", "internal/store/transfer", "internal/face/a2a", "internal/face/v1", "wire",
-		"internal/vault", "internal/signing", "internal/egress", "internal/delivery", "internal/delivery/push", "internal/delivery/webhook",
+		"internal/vault", "internal/signing", "internal/egress", "internal/delivery", "internal/delivery/push", "internal/delivery/webhook", "internal/delivery/tunnel", "internal/tunnelconn",
 	},
 
 	// The command line works through the public client, so that the client stays
 	// honest, and through app where it is the hub itself.
-	"internal/cli":  {"client", "wire", "internal/app", "internal/config", "internal/hub", "internal/bench"},
+	"internal/cli":  {"client", "wire", "internal/tunnelclient", "internal/tunnelconn", "internal/app", "internal/config", "internal/hub", "internal/bench"},
 	"cmd/holdfast":  {"internal/cli"},
 	"internal/arch": {},
 
 	// Whole hubs for tests and measurements.
 	"internal/testhub": {"internal/app", "internal/config", "internal/hub", "internal/identity"},
-	"internal/bench":   {"client", "wire", "internal/app", "internal/config", "internal/hub", "internal/identity", "internal/engine", "internal/store/sqlite", "internal/store/postgres", "internal/store/pgtest"},
+	"internal/bench":   {"client", "wire", "internal/tunnelclient", "internal/tunnelconn", "internal/app", "internal/config", "internal/hub", "internal/identity", "internal/engine", "internal/store/sqlite", "internal/store/postgres", "internal/store/pgtest"},
 	"bench":            {"client", "wire", "internal/app", "internal/config", "internal/hub", "internal/bench", "internal/testhub"},
 	"e2e":              {"client", "wire", "e2e/hubproc"},
 	"e2e/*":            {"client", "wire", "e2e/hubproc"},
+	"e2e/hubproc":      {"internal/store/pgtest"},
 	"e2e/kit":          {"client", "wire", "internal/app", "internal/config"},
 	"e2e/sut":          {"e2e/kit"},
 	"e2e/conformance":  {"e2e/kit"},
@@ -89,8 +94,9 @@ var allowed = map[string][]string{
 // library can be replaced in one place. Ids are made everywhere.
 var libraries = map[string][]string{
 	"github.com/BurntSushi/toml":          {"internal/config"},
-	"github.com/a2aproject/a2a-go":        {"bench", "internal/bench", "internal/face/a2a"},
+	"github.com/a2aproject/a2a-go":        {"bench", "internal/bench", "internal/face/a2a", "internal/cli"},
 	"github.com/anishathalye/porcupine":   {"internal/store/storetest"},
+	"github.com/coder/websocket":          {"internal/tunnelconn", "internal/tunnelclient", "internal/delivery/tunnel"},
 	"github.com/danielgtaylor/huma":       {"internal/face/v1"},
 	"github.com/go-json-experiment/json":  {"internal/face/v1"},
 	"github.com/mattn/go-isatty":          {"internal/cli"},
@@ -118,7 +124,7 @@ var libraries = map[string][]string{
 // outbound is where connections to elsewhere may be opened: by the public client, by
 // the commands that use it, and by what measures or tests. The hub itself has one
 // guarded way out.
-var outbound = []string{"internal/egress", "client", "internal/cli", "internal/bench", "internal/testhub", "bench", "e2e"}
+var outbound = []string{"internal/egress", "client", "internal/tunnelclient", "internal/cli", "internal/bench", "internal/testhub", "bench", "e2e"}
 
 // guarded is what may make requests, but not send them other than by the client of an
 // egress.Guard that it was given.
@@ -319,6 +325,10 @@ func TestTheHubOpensNoConnections(t *testing.T) {
 		if slices.Contains(guarded, f.pkg) {
 			names = maps.Clone(dialers)
 			names["net/http"] = slices.DeleteFunc(slices.Clone(names["net/http"]), func(n string) bool { return strings.HasPrefix(n, "NewRequest") })
+		}
+		if f.pkg == "internal/delivery/tunnel" { // settings of HTTP/2 over connections that it is given
+			names = maps.Clone(names)
+			names["net/http"] = slices.DeleteFunc(slices.Clone(names["net/http"]), func(n string) bool { return n == "Transport" })
 		}
 		for _, use := range uses(f, names) {
 			t.Errorf("%s: the hub must not open connections of its own", use)

@@ -3,6 +3,9 @@
 // does nothing else (the null hub), and the in-memory handler of the A2A Go SDK.
 // The ratio then says something about the hub and not about the machine.
 //
+// Where PostgreSQL is installed, a server of its own is started for the lines of that
+// store; the rate of single-row inserts that pgbench reaches on it is the baseline.
+//
 // Hub and baselines run as processes of their own, started from this program's own
 // executable; the load comes from this process. The hub is what `serve` starts:
 // authentication, validation, idempotency keys and syncing to disk are on.
@@ -26,14 +29,28 @@ const (
 	Flat       = "flat"       // a million tasks against a thousand
 	Parked     = "parked"     // 100,000 parked tasks, and a restart with them
 	Polls      = "polls"      // 10,000 open long polls
+	Tunnels    = "tunnels"    // 1,000 open tunnels
+
+	// The same on PostgreSQL, where it is installed.
+	PostgresThroughput = "postgres-throughput" // against pgbench, with one to three replicas
+	PostgresPickup     = "postgres-pickup"     // from a send at one replica to a worker at another
+	PostgresFlat       = "postgres-flat"       // a million tasks against a thousand, and beside an open snapshot
 )
 
 // Names lists the benches.
-func Names() []string { return []string{Throughput, Pickup, Flat, Parked, Polls} }
+func Names() []string {
+	return []string{Throughput, Pickup, Flat, Parked, Polls, Tunnels, PostgresThroughput, PostgresPickup, PostgresFlat}
+}
+
+// Groups are names for several benches: those of each store.
+func Groups() map[string][]string {
+	all := Names()
+	return map[string][]string{"sqlite": all[:6], "postgres": all[6:]}
+}
 
 // Options say what to measure and how.
 type Options struct {
-	// Only names the benches to run; all if empty.
+	// Only names the benches to run, or groups of them; all if empty.
 	Only []string
 	// Short takes a minute in all and lower counts: to see that everything works, not
 	// to judge.
@@ -119,16 +136,20 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 func Measure(ctx context.Context, opt Options) ([]Row, error) {
 	opt = opt.withDefaults()
 	benches := map[string]func(context.Context, *run) error{
-		Throughput: throughput, Pickup: pickup, Flat: flat, Parked: parked, Polls: polls,
+		Throughput: throughput, Pickup: pickup, Flat: flat, Parked: parked, Polls: polls, Tunnels: tunnels,
+		PostgresThroughput: onPostgres(pgThroughput), PostgresPickup: onPostgres(pgPickup), PostgresFlat: onPostgres(pgFlat),
 	}
+	var only []string
 	for _, name := range opt.Only {
-		if benches[name] == nil {
-			return nil, fmt.Errorf("there is no bench %q; there are: %s", name, strings.Join(Names(), ", "))
+		group := Groups()[name]
+		if benches[name] == nil && group == nil {
+			return nil, fmt.Errorf("there is no bench %q; there are: %s, and all of sqlite or postgres", name, strings.Join(Names(), ", "))
 		}
+		only = append(append(only, group...), name)
 	}
 	r := &run{Options: opt}
 	for _, name := range Names() {
-		if !slices.Contains(opt.Only, name) {
+		if !slices.Contains(only, name) {
 			continue
 		}
 		r.name = name

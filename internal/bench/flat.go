@@ -37,6 +37,11 @@ func flat(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, many.close()) }()
+	return r.compareBeds(ctx, few, many, "")
+}
+
+// compareBeds measures slices on two stores in turns.
+func (r *run) compareBeds(ctx context.Context, few, many *storeBed, on string) error {
 	beds := []*storeBed{few, many}
 	var costs [2][3][]float64 // µs per transition
 	slices := r.slices()
@@ -57,7 +62,7 @@ func flat(ctx context.Context, r *run) (err error) {
 	}
 	for kind, what := range []string{"accept", "claim", "reply"} {
 		row := Row{
-			What: fmt.Sprintf("%s with %d ready tasks (store, groups of %d)", what, r.Tasks, sliceSize), Unit: "µs",
+			What: fmt.Sprintf("%s%s with %d ready tasks (store, groups of %d)", on, what, r.Tasks, sliceSize), Unit: "µs",
 			Measured: median(costs[1][kind]), Baseline: median(costs[0][kind]), Against: fmt.Sprintf("with %d", fewTasks),
 			Ratio: true, Bar: 1.2, Stretch: 1.05, Less: true,
 		}
@@ -76,7 +81,7 @@ func (r *run) slices() int {
 // storeBed is a store with one callee and a few callers.
 type storeBed struct {
 	dir     string
-	s       *sqlite.Store
+	s       hub.Store
 	callee  string
 	callers []string
 	sent    atomic.Int64

@@ -26,14 +26,36 @@ const keyMark = "????????????????????????"
 type target struct {
 	name string
 	*process
-	callers []string // tokens of the callers' addresses, used in turns
-	worker  string   // token of the callee
+	// callersAt and workersAt are the replicas that callers and workers talk to, in
+	// turns; the process alone if empty.
+	callersAt, workersAt []*process
+	callers              []string // tokens of the callers' addresses, used in turns
+	worker               string   // token of the callee
 	// next makes the workers take their next task from the reply to a result.
 	next bool
 	// workers is how many there are, if not zero, in place of Options.Workers.
 	workers int
 	// sdk is the SDK's handler: callers only, and JSON-RPC.
 	sdk bool
+}
+
+// turn is where the i-th of those goes that share some replicas.
+func (t *target) turn(replicas []*process, i int) string {
+	if len(replicas) == 0 {
+		return t.addr
+	}
+	return replicas[i%len(replicas)].addr
+}
+
+// spent is the processor time that the target has used.
+func (t *target) spent() (all time.Duration) {
+	if len(t.callersAt) == 0 {
+		return t.cpu()
+	}
+	for _, p := range t.callersAt {
+		all += p.cpu()
+	}
+	return all
 }
 
 // sample is what one measurement of a target came to.
@@ -61,7 +83,7 @@ func (t *target) closedLoop(ctx context.Context, callers, workers int, warm, mea
 	waits := make([][]time.Duration, callers)
 	var wg sync.WaitGroup
 	for i := range callers {
-		l, err := dialLean(t.addr)
+		l, err := dialLean(t.turn(t.callersAt, i))
 		if err != nil {
 			return sample{}, err
 		}
@@ -73,11 +95,11 @@ func (t *target) closedLoop(ctx context.Context, callers, workers int, warm, mea
 		})
 	}
 	pause(ctx, warm)
-	began, cpu := time.Now(), t.cpu()
+	began, cpu := time.Now(), t.spent()
 	counting.Store(true)
 	pause(ctx, measure)
 	counting.Store(false)
-	took, cpu := time.Since(began), t.cpu()-cpu
+	took, cpu := time.Since(began), t.spent()-cpu
 	stopped.Store(true)
 	wg.Wait()
 	return summarise(waits, took, cpu), context.Cause(ctx)
@@ -166,8 +188,8 @@ func (t *target) startWorkers(ctx context.Context, fail context.CancelCauseFunc,
 		}
 		wg.Wait()
 	})
-	for range n {
-		l, err := dialLean(t.addr)
+	for i := range n {
+		l, err := dialLean(t.turn(t.workersAt, i))
 		if err != nil {
 			stop()
 			return nil, err

@@ -29,7 +29,7 @@ func (t *target) openLoop(ctx context.Context, workers, rate int, measure time.D
 	due := make(chan int) // a send that nobody is free for would have to wait, and be late
 	var wg sync.WaitGroup
 	for i := range openSenders {
-		l, err := dialLean(t.addr)
+		l, err := dialLean(t.turn(t.callersAt, i))
 		if err != nil {
 			return nil, err
 		}

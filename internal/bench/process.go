@@ -81,6 +81,8 @@ func (r *run) startBaseline(ctx context.Context, role string) (*process, error) 
 type hubProcess struct {
 	*process
 	dir, admin string
+	// env is what it is told besides: where its database is.
+	env []string
 	// ready is how long it took from the start of the process to the first answer to
 	// a request with a token.
 	ready time.Duration
@@ -88,11 +90,18 @@ type hubProcess struct {
 
 // startHub starts a hub on a new data directory, which stop removes.
 func (r *run) startHub(ctx context.Context) (*hubProcess, error) {
+	return r.startHubWith(ctx, newAdminToken())
+}
+
+func newAdminToken() string { return "hfa_" + strings.ToLower(rand.Text()+rand.Text()) }
+
+// startHubWith starts a hub with an administrator's token and further variables.
+func (r *run) startHubWith(ctx context.Context, admin string, env ...string) (*hubProcess, error) {
 	dir, err := os.MkdirTemp(r.Dir, "holdfast-bench-")
 	if err != nil {
 		return nil, err
 	}
-	h := &hubProcess{dir: dir, admin: "hfa_" + strings.ToLower(rand.Text()+rand.Text())}
+	h := &hubProcess{dir: dir, admin: admin, env: env}
 	if err := r.serve(ctx, h); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -113,7 +122,7 @@ func (r *run) serve(ctx context.Context, h *hubProcess) error {
 	}
 	args := append(append([]string{}, r.Serve...), "--listen", addr, "--data", filepath.Join(h.dir, "data"))
 	began := time.Now()
-	p, out, err := start(ctx, args, "HOLDFAST_ADMIN_TOKEN="+h.admin)
+	p, out, err := start(ctx, args, append([]string{"HOLDFAST_ADMIN_TOKEN=" + h.admin}, h.env...)...)
 	if err != nil {
 		return err
 	}

@@ -22,15 +22,24 @@ func (r *run) hubTarget(ctx context.Context, callers int) (*hubProcess, *target,
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &target{name: "hub", process: h.process}
+	t, err := h.target(ctx, callers)
+	if err != nil {
+		h.stop()
+		return nil, nil, err
+	}
+	return h, t, nil
+}
+
+// target makes a hub's callee and the addresses of some callers.
+func (h *hubProcess) target(ctx context.Context, callers int) (t *target, err error) {
+	t = &target{name: "hub", process: h.process}
 	if t.callers, err = h.agents(ctx, "caller", callers); err == nil {
 		t.worker, err = h.agent(ctx, workerHandle)
 	}
 	if err != nil {
-		h.stop()
-		return nil, nil, fmt.Errorf("set the hub up: %w", err)
+		return nil, fmt.Errorf("set the hub up: %w", err)
 	}
-	return h, t, nil
+	return t, nil
 }
 
 // nullTarget starts a null hub, which takes any token.
@@ -84,14 +93,12 @@ func throughput(ctx context.Context, r *run) error {
 func (r *run) compare(ctx context.Context, targets []*target) ([]float64, error) {
 	rates := make([][]float64, len(targets))
 	for round := range r.Rounds {
-		for i, t := range targets {
-			s, err := t.closedLoop(ctx, r.Callers, cmp.Or(t.workers, r.Workers), min(r.Duration/3, 2*time.Second), r.Duration)
-			if err != nil {
-				return nil, err
-			}
-			r.progress("round %d of %d: %-16s %6.0f tasks/s, p50 %.1f ms, p99 %.1f ms, %.0f µs of CPU per task",
-				round+1, r.Rounds, t.name, s.rate, s.p50, s.p99, s.cpu)
-			rates[i] = append(rates[i], s.rate)
+		each, err := r.round(ctx, round, targets)
+		if err != nil {
+			return nil, err
+		}
+		for i := range each {
+			rates[i] = append(rates[i], each[i])
 		}
 	}
 	medians := make([]float64, len(targets))
@@ -99,6 +106,21 @@ func (r *run) compare(ctx context.Context, targets []*target) ([]float64, error)
 		medians[i] = median(rates[i])
 	}
 	return medians, nil
+}
+
+// round measures each target once and gives the rates.
+func (r *run) round(ctx context.Context, round int, targets []*target) ([]float64, error) {
+	rates := make([]float64, len(targets))
+	for i, t := range targets {
+		s, err := t.closedLoop(ctx, r.Callers, cmp.Or(t.workers, r.Workers), min(r.Duration/3, 2*time.Second), r.Duration)
+		if err != nil {
+			return nil, err
+		}
+		r.progress("round %d of %d: %-16s %6.0f tasks/s, p50 %.1f ms, p99 %.1f ms, %.0f µs of CPU per task",
+			round+1, r.Rounds, t.name, s.rate, s.p50, s.p99, s.cpu)
+		rates[i] = s.rate
+	}
+	return rates, nil
 }
 
 // pickupRate is how many tasks per second are sent to see how soon a waiting worker
@@ -119,20 +141,32 @@ func pickup(ctx context.Context, r *run) error {
 		return err
 	}
 	defer null.kill()
-	var p50, p99 [2][]float64
-	for round := range r.Rounds {
-		for i, t := range []*target{hub, null} {
-			waits, err := t.openLoop(ctx, r.Workers, pickupRate, r.Duration)
-			if err != nil {
-				return err
-			}
-			r.progress("round %d of %d: %-8s p50 %.2f ms, p99 %.2f ms of %d", round+1, r.Rounds, t.name, percentile(waits, .5), percentile(waits, .99), len(waits))
-			p50[i] = append(p50[i], percentile(waits, .5))
-			p99[i] = append(p99[i], percentile(waits, .99))
-		}
+	p50, p99, err := r.pickups(ctx, []*target{hub, null})
+	if err != nil {
+		return err
 	}
 	what := "pick-up at " + strconv.Itoa(pickupRate) + " tasks/s, "
-	r.add(Row{What: what + "p50", Measured: median(p50[0]), Unit: "ms", Baseline: median(p50[1]), Against: "null hub", Bar: 1.5, Stretch: .9, Less: true})
-	r.add(Row{What: what + "p99", Measured: median(p99[0]), Unit: "ms", Baseline: median(p99[1]), Against: "null hub", Bar: 8, Stretch: 4, Less: true})
+	r.add(Row{What: what + "p50", Measured: p50[0], Unit: "ms", Baseline: p50[1], Against: "null hub", Bar: 1.5, Stretch: .9, Less: true})
+	r.add(Row{What: what + "p99", Measured: p99[0], Unit: "ms", Baseline: p99[1], Against: "null hub", Bar: 8, Stretch: 4, Less: true})
 	return nil
+}
+
+// pickups measures two targets in turns and gives the medians of their percentiles.
+func (r *run) pickups(ctx context.Context, targets []*target) (p50, p99 [2]float64, err error) {
+	var all50, all99 [2][]float64
+	for round := range r.Rounds {
+		for i, t := range targets {
+			waits, err := t.openLoop(ctx, r.Workers, pickupRate, r.Duration)
+			if err != nil {
+				return p50, p99, err
+			}
+			half, most := percentile(waits, .5), percentile(waits, .99)
+			r.progress("round %d of %d: %-8s p50 %.2f ms, p99 %.2f ms of %d", round+1, r.Rounds, t.name, half, most, len(waits))
+			all50[i], all99[i] = append(all50[i], half), append(all99[i], most)
+		}
+	}
+	for i := range targets {
+		p50[i], p99[i] = median(all50[i]), median(all99[i])
+	}
+	return p50, p99, nil
 }

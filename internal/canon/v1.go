@@ -17,6 +17,9 @@ type V1View struct {
 	Hint string
 	// Delivery is how the task reaches its callee, such as "pull".
 	Delivery string
+	// Dispatch is the state of its delivery where that is not the task's phase, and
+	// RemoteTask what its agent calls it; empty for none.
+	Dispatch, RemoteTask string
 }
 
 // AppendMessageV1 appends a message in the shape of wire.Message.
@@ -229,9 +232,13 @@ func (o *objectV1) delivery(t *hub.Task, v V1View) {
 	if !t.Deadline.IsZero() {
 		o.time("deadline", t.Deadline)
 	}
-	o.text("dispatch_state", t.Phase.String())
+	if v.Dispatch != "" {
+		o.text("dispatch_state", v.Dispatch)
+	} else {
+		o.text("dispatch_state", t.Phase.String())
+	}
 	o.textIfAny("cancel_outcome", t.CancelOutcome.String())
-	o.null("remote_task_id")
+	o.textOrNull("remote_task_id", v.RemoteTask)
 	o.textIfAny("hint", v.Hint)
 }
 

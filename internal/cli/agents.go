@@ -13,7 +13,7 @@ import (
 
 func (p *program) agentsCommand() *cobra.Command {
 	agents := &cobra.Command{Use: "agents", Short: "Addresses: who can be called", Args: asUsed, RunE: p.help}
-	agents.AddCommand(p.agentsList(), p.agentsShow(), p.agentsAdd(), p.agentsSet(), p.agentsEndpoint(), p.agentsRemove())
+	agents.AddCommand(p.agentsList(), p.agentsShow(), p.agentsAdd(), p.agentsSet(), p.agentsEndpoint(), p.agentsAttempts(), p.agentsRedeliver(), p.agentsRemove())
 	return agents
 }
 
@@ -35,9 +35,9 @@ func (p *program) agentsList() *cobra.Command {
 			return showList(p, list[client.Agent]{
 				items: all, empty: "There are no addresses yet. Make one with: holdfast agents add @handle",
 				id:   func(a client.Agent) string { return a.Handle },
-				head: []string{"ADDRESS", "KIND", "ACCESS", "WORKER SEEN", "DESCRIPTION"},
+				head: []string{"ADDRESS", "KIND", "ACCESS", "WORKERS", "DESCRIPTION"},
 				row: func(a client.Agent) []string {
-					return []string{at(a.Handle), a.Kind, a.Access, seen(a.LastSeenAt, now), short(a.Description)}
+					return []string{at(a.Handle), a.Kind, a.Access, workers(&a, now), short(a.Description)}
 				},
 			})
 		}),
@@ -80,7 +80,7 @@ func (p *program) showAgent(a *client.Agent) error {
 			{"Redeliveries", unlessHubs(a.MaxRedeliveries >= 0, strconv.Itoa(a.MaxRedeliveries))},
 			{"One task per message id", strconv.FormatBool(a.DedupeMessageID)},
 			{"Worker seen", seen(a.LastSeenAt, time.Now())}, {"Made", moment(&a.CreatedAt)},
-		}, endpointFields(a)...)...)
+		}, append(endpointFields(a), presenceFields(a, time.Now())...)...)...)
 	})
 }
 

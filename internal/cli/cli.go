@@ -116,7 +116,7 @@ func (p *program) root() *cobra.Command {
 	}
 	in(groupHub, p.serveCommand(), p.demoCommand(), p.doctorCommand(), p.benchCommand(), p.adminTokenCommand(), p.keysCommand(), p.backupCommand(), p.restoreCommand(), p.migrateCommand())
 	in(groupCaller, p.sendCommand(), p.pollCommand(), p.pendingCommand(), p.subscribeCommand(), p.cancelCommand(), p.getCommand(), p.listCommand(), p.pushCommand())
-	in(groupCallee, p.workCommand(), p.nextCommand(), p.replyCommand())
+	in(groupCallee, p.workCommand(), p.tunnelCommand(), p.nextCommand(), p.replyCommand())
 	in(groupAdmin, p.agentsCommand(), p.tokensCommand(), p.requeueCommand(), p.activityCommand())
 	root.AddCommand(p.whoamiCommand(), p.versionCommand(), exitCodesTopic())
 	return root

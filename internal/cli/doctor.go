@@ -62,11 +62,12 @@ func (p *program) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check settings, data directory and hub, and say how to fix what is wrong",
 		Long: `Check the settings of this command line, the data directory if it is on this machine,
-and the hub as it looks from here. Exit code 1 if a check fails.`,
+and the hub as it looks from here. The directory of a hub that is named, with --url or
+otherwise, has to be named too, with --data. Exit code 1 if a check fails.`,
 		Example: "  holdfast doctor -o json",
 		Args:    asUsed,
 		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
-			checks := p.examine(cmd.Context(), data)
+			checks := p.examine(cmd.Context(), data, p.env["HOLDFAST_DATA"] != "" || cmd.Flags().Changed("data"))
 			if cmd.Context().Err() != nil {
 				return cmd.Context().Err()
 			}
@@ -111,8 +112,8 @@ type patient struct {
 }
 
 // examine makes all checks. Those that need what an earlier one found missing are
-// skipped.
-func (p *program) examine(ctx context.Context, data string) []check {
+// skipped. The data directory is that of the hub if it was named, or if the hub was not.
+func (p *program) examine(ctx context.Context, data string, named bool) []check {
 	var all []check
 	add := func(name string, c check) bool {
 		c.Name = name
@@ -125,8 +126,14 @@ func (p *program) examine(ctx context.Context, data string) []check {
 		return all
 	}
 	add("settings", checkSettings(a))
-	add("data directory", checkData(data))
-	add("disk space", checkDisk(data))
+	if named || a.url == defaultURL {
+		add("data directory", checkData(data))
+		add("disk space", checkDisk(data))
+	} else {
+		for _, name := range []string{"data directory", "disk space"} {
+			add(name, skipped("the hub is the one that %s names; if it is on this machine, name its directory with --data", a.urlFrom))
+		}
+	}
 	x := &patient{p: p, a: a, c: p.clientOf(a.url, a.token), web: &http.Client{
 		Timeout:       probeTime,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

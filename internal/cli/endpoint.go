@@ -12,16 +12,17 @@ import (
 
 // endpointFlags say where an agent is.
 type endpointFlags struct {
-	to, bearer, basic, header string
-	pull, clear, private      bool
+	to, kind, bearer, basic, header string
+	pull, clear, private            bool
 }
 
 func (p *program) agentsEndpoint() *cobra.Command {
 	var f endpointFlags
 	cmd := &cobra.Command{
-		Use: "endpoint @handle", Short: "Say where the hub delivers the tasks of an agent: to a webhook, or nowhere",
-		Long: `Say where the hub delivers the tasks of an agent: to the webhook at --to, or with
---pull nowhere, as its workers ask for them. What is known of the credential is kept
+		Use: "endpoint @handle", Short: "Say where the hub delivers the tasks of an agent: to a webhook or an A2A server, or nowhere",
+		Long: `Say where the hub delivers the tasks of an agent: to the webhook at --to, with
+--kind a2a to the A2A server there, or with --pull nowhere, as its workers ask for
+them. What is known of the credential is kept
 unless another is given, or --clear-auth.
 
 The secret that verifies the hub's signatures is shown when the endpoint is made, and
@@ -30,6 +31,7 @@ user of this machine sees them; the hub seals them and never shows them.`,
 		Example: `  holdfast agents endpoint @writer --to https://writer.example.com/tasks
   holdfast agents endpoint @writer --to https://writer.example.com/tasks --bearer-file key
   holdfast agents endpoint @writer --to https://writer.example.com/tasks --header X-Api-Key=key
+  holdfast agents endpoint @writer --to https://agents.example.com/writer --kind a2a
   holdfast agents endpoint @writer --pull`,
 		Args:              asUsed,
 		ValidArgsFunction: p.completeHandle,
@@ -53,7 +55,8 @@ user of this machine sees them; the hub seals them and never shows them.`,
 		}),
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.to, "to", "", "the URL that gets each task as a POST request")
+	fl.StringVar(&f.to, "to", "", "the URL that gets each task as a POST request, or that of the A2A server")
+	fl.StringVar(&f.kind, "kind", "webhook", "what is at the URL: webhook or a2a")
 	fl.BoolVar(&f.pull, "pull", false, "deliver nowhere: the agent's workers ask for their tasks")
 	fl.StringVar(&f.bearer, "bearer-file", "", "file with a token for the header Authorization: Bearer")
 	fl.StringVar(&f.basic, "basic-file", "", "file with user:password for the header Authorization: Basic")
@@ -70,12 +73,12 @@ func (p *program) endpointRequest(cmd *cobra.Command, f endpointFlags) (client.E
 	switch {
 	case (f.to == "") == !f.pull:
 		return r, misused(cmd, "give either --to with the URL of the agent (--url is that of the hub), or --pull")
-	case f.pull && cmd.Flags().NFlag() > 1 && (given("bearer-file") || given("basic-file") || given("header") || given("allow-private-network")):
-		return r, misused(cmd, "--pull goes without the flags of a webhook")
+	case f.pull && cmd.Flags().NFlag() > 1 && (given("bearer-file") || given("basic-file") || given("header") || given("kind") || given("allow-private-network")):
+		return r, misused(cmd, "--pull goes without the flags of an endpoint")
 	case f.pull:
 		return r, nil
 	}
-	r.URL, r.Kind = &f.to, "webhook"
+	r.URL, r.Kind = &f.to, f.kind
 	if given("allow-private-network") {
 		r.AllowPrivateNetwork = &f.private
 	}
@@ -120,9 +123,7 @@ func endpointFields(a *client.Agent) []field {
 		{"Delivers to", e.URL}, {"Credential", strings.TrimSpace(e.AuthType + " " + e.AuthHeader)}, {"Signing secret", e.SigningSecret},
 		{"At once", fmt.Sprintf("%d of %d", e.InFlight, e.Slots)},
 	}
-	if x := e.Trouble; x != nil {
-		fields = append(fields, field{"Cannot be reached", x.Reason}, field{"Since", moment(&x.Since)}, field{"Next try", moment(&x.NextTry)})
-	}
+	fields = append(fields, troubleFields(e.Trouble)...)
 	if l := e.LastDelivery; l != nil {
 		what := fmt.Sprintf("%s of %s in %v", l.Outcome, l.TaskID, time.Duration(l.LatencyMS)*time.Millisecond)
 		if l.Detail != "" {

@@ -186,7 +186,7 @@ func (p *program) classify(ctx context.Context, err error) *failure {
 	case errors.Is(err, client.ErrNotFound):
 		f.exit = exitNotFound
 	case conflict(err):
-		f.exit = exitConflict
+		f.exit, f.hint = exitConflict, p.endedHint(err)
 		if f.code == "error" {
 			f.code = "conflict"
 		}
@@ -197,6 +197,14 @@ func (p *program) classify(ctx context.Context, err error) *failure {
 		}
 	}
 	return f
+}
+
+// endedHint says what can be done where a task takes no more messages.
+func (p *program) endedHint(err error) string {
+	if !errors.Is(err, client.ErrEnded) {
+		return ""
+	}
+	return fmt.Sprintf("To see how it ended: holdfast get task ID\nTo send a new task: holdfast send @%s TEXT, with --context CONTEXT_ID to go on from there", first(p.hub.handle, "HANDLE"))
 }
 
 func conflict(err error) bool {

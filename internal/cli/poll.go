@@ -133,7 +133,7 @@ moments. Cancelling twice is fine, and a task that ended otherwise gives code 5.
 			now, err := t.c.Cancel(ctx, t.to, t.id)
 			if errors.Is(err, client.ErrNotCancelable) {
 				f := p.classify(cmd.Context(), err)
-				f.hint = "To see how it ended: holdfast poll " + t.id
+				f.hint = "To see how it ended: holdfast poll " + t.id + "\nTo send a new task: holdfast send " + at(t.to) + " TEXT"
 				return f
 			}
 			if err != nil {

@@ -6,16 +6,20 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hub/holdfast/client"
 )
 
 const workHelp = `Make an agent of a shell command: it is run for each task of the address. With the
 address's own token @handle may be left out; with the admin token, a token of the
-address is made for as long as this runs.
+address is made for as long as this runs. If it cannot be ended, the next one that is run
+on this machine for the address ends it.
 
 The command finds
   the text of the message          on stdin
@@ -126,10 +130,12 @@ func (p *program) station(ctx context.Context, args []string) (station, error) {
 	return p.lend(ctx, c, handle)
 }
 
-// lend makes a token of the address that ends with the worker.
+// lend makes a token of the address that ends with the worker. What a worker on this
+// machine left behind because it was killed, or could not reach the hub any more, ends
+// first.
 func (p *program) lend(ctx context.Context, admin *client.Client, handle string) (station, error) {
-	host, _ := os.Hostname() // only a name
-	t, err := admin.CreateToken(ctx, handle, client.TokenRequest{Name: "work on " + first(host, "some machine")})
+	p.endLeftTokens(ctx, admin, handle)
+	t, err := admin.CreateToken(ctx, handle, client.TokenRequest{Name: lentName(os.Getpid())})
 	if err != nil {
 		return station{}, err
 	}
@@ -141,4 +147,37 @@ func (p *program) lend(ctx context.Context, admin *client.Client, handle string)
 		}
 	}
 	return station{c: p.clientOf(admin.URL(), t.Token), handle: handle, token: t.Token, leave: leave}, nil
+}
+
+// lentName names the token of the worker that is a process of this machine.
+func lentName(process int) string {
+	host, _ := os.Hostname() // only a name
+	return fmt.Sprintf("work on %s, process %d", first(host, "some machine"), process)
+}
+
+// endLeftTokens ends the tokens that were lent to workers on this machine that are no more.
+// That one cannot be ended keeps nobody from working: the next worker tries again.
+func (p *program) endLeftTokens(ctx context.Context, admin *client.Client, handle string) {
+	tokens, err := admin.Tokens(ctx, handle)
+	if err != nil {
+		p.note("The tokens of @%s could not be looked through for those of workers that are no more: %v", handle, err)
+		return
+	}
+	for _, t := range tokens {
+		process, lent := lentTo(t.Name)
+		if !lent || process != os.Getpid() && unix.Kill(process, 0) != unix.ESRCH {
+			continue
+		}
+		if err := admin.RevokeToken(ctx, t.ID); err != nil && !errors.Is(err, client.ErrNotFound) {
+			p.note("The token %s of a worker that is no more could not be revoked: %v", t.ID, err)
+		}
+	}
+}
+
+// lentTo gives the process that a token of this name was lent to, if it was one of this
+// machine's.
+func lentTo(name string) (process int, ok bool) {
+	_, number, found := strings.Cut(name, ", process ")
+	process, err := strconv.Atoi(number)
+	return process, found && err == nil && process > 0 && name == lentName(process)
 }

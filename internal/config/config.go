@@ -84,6 +84,8 @@ type Config struct {
 	WebhookSlots int
 	// WebhookTimeout is how long a webhook may take to answer.
 	WebhookTimeout time.Duration
+	// Tunnels is how many tunnels of agents may be open at once; 0 for none.
+	Tunnels int
 	// EgressAllowLocal are the ports and ranges of ports on loopback that the hub may
 	// call, such as "8080,9000-9010".
 	EgressAllowLocal string
@@ -120,7 +122,7 @@ func Default() Config {
 		TaskEvents: int(l.Events), TaskBytes: l.Bytes, TaskMessages: l.Messages, OpenTasks: l.OpenTasks,
 		Rate: 5_000, Burst: 10_000, TaskPushes: l.Pushes,
 		PushGiveUp: 24 * time.Hour, PushBackoffMin: time.Second, PushBackoffMax: 10 * time.Minute,
-		WebhookSlots: 4, WebhookTimeout: 10 * time.Minute,
+		WebhookSlots: 4, WebhookTimeout: 10 * time.Minute, Tunnels: 10_000,
 		ShutdownTimeout: 10 * time.Second,
 	}
 }
@@ -164,6 +166,7 @@ func (c *Config) Validate() error {
 		between("push-backoff-max", c.PushBackoffMax, c.PushBackoffMin, 24*time.Hour),
 		between("webhook-slots", c.WebhookSlots, 1, 1_000),
 		between("webhook-timeout", c.WebhookTimeout, time.Second, 24*time.Hour),
+		between("tunnels", c.Tunnels, 0, 1_000_000),
 		between("rate", c.Rate, 0.01, 1e6),
 		between("burst", c.Burst, 1, 1e6),
 	)

@@ -13,33 +13,57 @@ import (
 )
 
 // carry delivers a claimed task and settles what came of it.
-func (d *Dispatcher) carry(r *route, x Delivery) {
-	begun := time.Now()
-	x.Sent = func() { d.reached(r, x.Endpoint.URL) }
-	out, lost := d.deliver(x)
+func (d *Dispatcher) carry(f *flight) {
+	out, lost := f.fly()
+	t, took := f.x.Task, time.Since(f.begun)
 	switch {
+	case errors.Is(lost, ErrCanceled):
+		d.canceled(f, &out, took)
 	case lost != nil && out.Kind != Answered:
-		// Canceled, or no longer held: nothing is to be said of it. An answer is tried
-		// all the same, so that it is noted as one that came too late.
-	case d.sending.Err() != nil && out.Kind == Lost:
-		d.engine.Release(d.sending, x.Task) // cut off by this hub, which is nobody's failure
+		// No longer held: nothing is to be said of it. An answer is tried all the same,
+		// so that it is noted as one that came too late.
+		d.conclude(f, &out, took, false)
+	case out.Kind == Lost && d.cutOff(f):
+		d.conclude(f, &out, took, false)
+		d.engine.Release(d.sending, t) // cut off by this hub, which is nobody's failure
+	case out.Kind == Lost || out.Kind == Unsent:
+		// What may have left has to be known before the task is claimed again.
+		d.conclude(f, &out, took, false)
+		d.settle(f.x, &out)
 	default:
-		d.settle(x, &out)
+		d.settle(f.x, &out)
+		// An agent that asks still has the task, and is told if that is canceled.
+		d.conclude(f, &out, took, out.Report.State.Interrupted() && f.canceler() != nil)
 	}
-	took := time.Since(begun)
-	d.opt.Observe(x.Endpoint.Kind, out.Kind, took)
-	d.opt.Log.Debug("a task was delivered", "task", x.Task.ID, "attempt", x.Task.Attempt, "address", r.id,
+	d.opt.Observe(f.x.Endpoint.Kind, out.Kind, took)
+	d.opt.Log.Debug("a task was delivered", "task", t.ID, "attempt", t.Attempt, "address", t.Callee.ID,
 		"outcome", out.Kind.String(), "status", out.Status, "took", took)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r.busy--
-	d.busy--
-	r.note(x.Task, out, took)
-	d.weigh(r, x, out, lost)
-	d.attend(r)
+	d.arrive(f)
+	f.r.note(t, out, took)
+	d.weigh(f.r, f.x, out, lost)
+	d.attend(f.r)
 }
 
-// reached ends the rest of an address whose endpoint can be reached again.
+// cutOff reports whether a delivery was lost because this hub stops.
+func (d *Dispatcher) cutOff(f *flight) bool {
+	return d.sending.Err() != nil || f.r.instance != "" && d.open.Err() != nil
+}
+
+// conclude notes what became of a dispatch.
+func (d *Dispatcher) conclude(f *flight, out *Outcome, took time.Duration, keep bool) {
+	t := f.x.Task
+	err := d.opt.Dispatches.EndDispatch(context.WithoutCancel(d.sending), hub.DispatchEnd{
+		Task: t.ID, Attempt: t.Attempt, Outcome: out.Kind.String(), Took: took,
+		Sent: out.Kind != Unsent || f.hasLeft(), Status: out.Status, Detail: out.Reason, Keep: keep,
+	})
+	if err != nil && hub.KindOf(err) != hub.NotFound { // which it is if nothing was begun, or the task is gone
+		d.opt.Log.Warn("what became of a delivery could not be noted", "task", t.ID, "error", err)
+	}
+}
+
+// reached ends the rest of a route whose agent can be reached again.
 func (d *Dispatcher) reached(r *route, url string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,26 +71,6 @@ func (d *Dispatcher) reached(r *route, url string) {
 		r.rest.end()
 		d.attend(r)
 	}
-}
-
-// deliver has the task delivered, and keeps its claim meanwhile. lost is why the claim
-// is of no use any more, if so; the delivery was cut off then.
-func (d *Dispatcher) deliver(x Delivery) (out Outcome, lost error) {
-	ctx, cut := context.WithCancel(d.sending)
-	defer cut()
-	kept := make(chan error, 1)
-	go func() {
-		err := d.engine.Keep(ctx, x.Task, d.opt.Hold)
-		if err != nil {
-			cut()
-		}
-		kept <- err
-	}()
-	inRoom, leave := d.opt.Room.Enter(ctx)
-	defer leave()
-	out = d.opt.Deliverers[x.Endpoint.Kind].Deliver(inRoom, x)
-	cut()
-	return out, <-kept
 }
 
 // note keeps what the owner is shown of the last delivery.
@@ -82,7 +86,7 @@ func (r *route) note(t *hub.Task, out Outcome, took time.Duration) {
 func (d *Dispatcher) weigh(r *route, x Delivery, out Outcome, lost error) {
 	wake := func() { d.wake(r) }
 	switch {
-	case r.gone || d.open.Err() != nil || lost != nil && out.Kind != Answered || x.Endpoint.URL != r.endpoint.URL:
+	case !r.open() || d.open.Err() != nil || lost != nil && out.Kind != Answered || x.Endpoint.URL != r.endpoint.URL:
 		// It says nothing of the endpoint as it is.
 		return
 	case out.Kind == Unsent && out.Busy:

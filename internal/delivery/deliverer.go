@@ -26,6 +26,13 @@ type Canceler interface {
 	Cancel(ctx context.Context, e hub.Endpoint, d hub.Dispatch) (hub.CancelOutcome, error)
 }
 
+// Capacity is a Deliverer that knows how many tasks an endpoint takes.
+type Capacity interface {
+	// Slots is how many tasks are delivered to e at once; 0 for Options.Slots. It may
+	// change as more is known of the agent, and must not block.
+	Slots(e hub.Endpoint) int
+}
+
 // ErrCanceled is the cause of the end of a Deliver's context when its task was canceled.
 var ErrCanceled = errors.New("the task was canceled")
 
@@ -54,8 +61,9 @@ type Delivery struct {
 	// or State Working with a Message. An error says that the claim is of no use any
 	// more; then Deliver returns.
 	Progress func(r hub.Report) error
-	// Messages has what the caller adds to the task while it is delivered; for those who
-	// do not read it the messages wait for the next claim, or are undelivered.
+	// Messages has what the caller adds to the task while it is delivered. What is taken
+	// from it counts as seen by the agent. For those who do not read it the messages wait
+	// for the next claim, or are undelivered.
 	Messages <-chan hub.Message
 }
 

@@ -1,12 +1,10 @@
 package delivery
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/engine"
@@ -18,6 +16,11 @@ const (
 	again = time.Second
 	// reportLimit is how long an answer is kept for a store that takes none.
 	reportLimit = time.Minute
+	// ownEvery is how often it is asked which endpoints are this replica's, and read what
+	// other replicas have made of them.
+	ownEvery = 3 * time.Second
+	// cancelEvery is how often it is looked for agents that have to be told of a cancel.
+	cancelEvery = 2 * time.Second
 )
 
 // Addresses is the part of hub.Directory that a dispatcher needs.
@@ -29,9 +32,20 @@ type Addresses interface {
 // Options are the settings of a Dispatcher. What is zero has the default named with it.
 type Options struct {
 	Addresses Addresses
+	// Dispatches keeps what was sent. Default: nothing is kept, so nothing is known of it
+	// after a restart.
+	Dispatches hub.Dispatches
+	// Presence says which endpoints are this replica's, and is told of connections.
+	// Default: all are, and nobody is told.
+	Presence hub.Presence
+	// Shared: other replicas may change addresses, so these are read again every 3 s.
+	Shared bool
+	// URL is where the other replicas reach this one; empty if they do not.
+	URL string
 	// Deliverers are those there are, by kind of endpoint.
 	Deliverers map[string]Deliverer
-	// Slots is how many tasks of one address are delivered at once. Default: 4.
+	// Slots is how many tasks are delivered to one endpoint at once, where its Deliverer
+	// is no Capacity. Default: 4.
 	Slots int
 	// Hold is how long a claim lasts without the dispatcher, which renews it three times
 	// in that time: a hub that was killed delivers again after it. Default: 15 s.
@@ -39,6 +53,9 @@ type Options struct {
 	// Lease is how long a callee that reports by itself may be silent where its address
 	// does not say. Default: that of hub.DefaultLimits.
 	Lease time.Duration
+	// Comeback is how long an instance that went away is waited for: its tasks stay its
+	// own, and answers and redeliveries are kept for it. Default: 45 s.
+	Comeback time.Duration
 	// PauseMin and PauseMax bound how long an address rests that cannot be reached; the
 	// time doubles with each try. Defaults: 1 s and 5 min.
 	PauseMin, PauseMax time.Duration
@@ -58,12 +75,16 @@ func (o Options) withDefaults() Options {
 	if o.Observe == nil {
 		o.Observe = func(string, Kind, time.Duration) {}
 	}
+	if o.Dispatches == nil {
+		o.Dispatches = unkept{}
+	}
 	if o.Room == nil {
 		o.Room = hub.NewRoom(1 << 60)
 	}
 	o.Slots = cmp.Or(o.Slots, 4)
 	o.Hold = cmp.Or(o.Hold, 15*time.Second)
 	o.Lease = cmp.Or(o.Lease, hub.DefaultLimits().Lease)
+	o.Comeback = cmp.Or(o.Comeback, 45*time.Second)
 	o.PauseMin = cmp.Or(o.PauseMin, time.Second)
 	o.PauseMax = cmp.Or(o.PauseMax, 5*time.Minute)
 	return o
@@ -81,37 +102,21 @@ type Dispatcher struct {
 	running       sync.WaitGroup // one for each poll and delivery, and one for the loop
 
 	refreshing sync.Mutex    // one reads the directory at a time
+	owning     sync.Mutex    // and one asks what is owned
 	stale      chan struct{} // holds a hint that the directory has to be read again
 
 	mu     sync.Mutex
-	routes map[string]*route // by address id
-	busy   int               // deliveries under way
-}
-
-// route is an address that the dispatcher delivers to, guarded by the dispatcher's mu.
-type route struct {
-	id, handle string
-	endpoint   hub.Endpoint
-	lease      time.Duration
-	gone       bool
-
-	watch *watch // the one poll of the address; nil if there is none
-	busy  int    // deliveries under way
-	rest  rest
-	last  *hub.LastDelivery
-}
-
-// watch is an open poll of an address. It belongs to who has it: a goroutine that looks
-// or, while parked, to whoever takes parked back.
-type watch struct {
-	route  *route
-	poll   *engine.Poll
-	parked atomic.Bool
+	posts  map[string]*post // by address id
+	busy   int              // deliveries under way
+	aboard map[string]bool  // the tasks that they are of
+	// yielded is when tasks were left to another replica.
+	yielded map[string]time.Time
+	unsure  bool // the last time it could not be told which endpoints are its own
 }
 
 // New makes a dispatcher that does not deliver yet.
 func New(opt Options) *Dispatcher {
-	d := &Dispatcher{opt: opt.withDefaults(), stale: make(chan struct{}, 1), routes: make(map[string]*route)}
+	d := &Dispatcher{opt: opt.withDefaults(), stale: make(chan struct{}, 1), posts: make(map[string]*post), aboard: make(map[string]bool), yielded: make(map[string]time.Time)}
 	d.open, d.close = context.WithCancel(context.Background())
 	d.sending, d.cut = context.WithCancel(context.Background())
 	return d
@@ -124,6 +129,7 @@ func (d *Dispatcher) Start(e *engine.Engine) {
 	d.mu.Unlock()
 	d.readLater()
 	d.running.Go(d.loop)
+	d.running.Go(d.cancelLoop)
 }
 
 // Drain ends the looking for tasks. Deliveries under way go on.
@@ -131,9 +137,14 @@ func (d *Dispatcher) Drain() {
 	d.close()
 	d.mu.Lock()
 	var idle []*watch
-	for _, r := range d.routes {
-		idle = append(idle, r.unwatch()...)
-		r.rest.stop()
+	for _, p := range d.posts {
+		for _, r := range p.routes() {
+			idle = append(idle, r.unwatch()...)
+			r.rest.stop()
+			if r.forget != nil {
+				r.forget.Stop()
+			}
+		}
 	}
 	d.mu.Unlock()
 	d.leave(idle)
@@ -161,11 +172,19 @@ func (d *Dispatcher) Busy() int {
 	return d.busy
 }
 
-// loop reads the directory when that is to be done, until the dispatcher stops.
+// loop reads the directory when that is to be done, and asks what of it is this
+// replica's, until the dispatcher stops.
 func (d *Dispatcher) loop() {
+	tick := time.NewTicker(ownEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-d.stale:
+		case <-tick.C:
+			if !d.opt.Shared {
+				d.own()
+				continue
+			}
 		case <-d.open.Done():
 			return
 		}
@@ -201,7 +220,7 @@ func (d *Dispatcher) refreshAll() error {
 	}
 	d.mu.Lock()
 	var gone []string
-	for id := range d.routes {
+	for id := range d.posts {
 		if !known[id] {
 			gone = append(gone, id)
 		}
@@ -210,6 +229,7 @@ func (d *Dispatcher) refreshAll() error {
 	for _, id := range gone {
 		d.set(id, nil)
 	}
+	d.own()
 	return nil
 }
 
@@ -227,146 +247,7 @@ func (d *Dispatcher) Refresh(ctx context.Context, address string) {
 		return
 	}
 	d.set(address, a)
-}
-
-// set makes the route of an address what the address says; none if it is nil.
-func (d *Dispatcher) set(id string, a *hub.Address) {
-	d.mu.Lock()
-	r := d.routes[id]
-	var idle []*watch
-	switch {
-	case a == nil || a.Endpoint == nil || d.opt.Deliverers[a.Endpoint.Kind] == nil:
-		if r != nil {
-			r.gone = true
-			r.rest.stop()
-			idle = r.unwatch()
-			delete(d.routes, id)
-		}
-	case r == nil:
-		r = &route{id: id}
-		d.routes[id] = r
-		fallthrough
-	default:
-		if !bytes.Equal(r.endpoint.Sealed, a.Endpoint.Sealed) {
-			r.rest.end() // it was set anew, so perhaps it works now
-		}
-		r.handle, r.endpoint, r.lease = a.Handle, *a.Endpoint, cmp.Or(a.Lease, d.opt.Lease)
-		d.attend(r)
-	}
-	d.mu.Unlock()
-	d.leave(idle)
-}
-
-// attend begins to look for a task if the address can take one more. mu is held.
-func (d *Dispatcher) attend(r *route) {
-	if d.engine == nil || d.open.Err() != nil || r.gone || r.watch != nil || r.busy >= r.slots(d.opt.Slots) || r.rest.on() {
-		return
-	}
-	w := &watch{route: r, poll: d.engine.Attend(r.id, d.opt.Hold)}
-	r.watch = w
-	d.running.Add(1)
-	go d.look(w)
-}
-
-// slots is how many tasks may be delivered at once: one alone while it is not known
-// whether any arrives.
-func (r *route) slots(usual int) int {
-	if r.rest.tries > 0 {
-		return 1
-	}
-	return usual
-}
-
-// look takes what there is for an address, and delivers it. Where there is nothing it
-// parks the poll, which goes on with look once something has come.
-func (d *Dispatcher) look(w *watch) {
-	t, waits, err := w.poll.Look(d.open)
-	if waits && d.park(w) {
-		return
-	}
-	defer d.running.Done()
-	w.poll.Leave()
-	r := w.route
-	d.mu.Lock()
-	r.watch = nil
-	x := Delivery{Task: t, Endpoint: r.endpoint, Lease: r.lease}
-	gone := r.gone
-	switch {
-	case t != nil && !gone:
-		r.busy++
-		d.busy++
-	case t == nil && !waits && d.open.Err() == nil:
-		r.rest.pause(again, func() { d.wake(r) })
-	}
-	d.attend(r)
-	d.mu.Unlock()
-	if err != nil && d.open.Err() == nil {
-		d.opt.Log.Error("a task could not be taken for an endpoint; that is tried again", "address", r.id, "error", err)
-	}
-	switch {
-	case t != nil && gone:
-		d.engine.Release(d.sending, t)
-	case t != nil:
-		d.carry(r, x)
-	}
-}
-
-// park leaves a poll to wait by itself, unless nothing is to be taken just now.
-func (d *Dispatcher) park(w *watch) bool {
-	d.mu.Lock()
-	ok := d.open.Err() == nil && !w.route.gone && !w.route.rest.on()
-	if ok {
-		w.parked.Store(true)
-	}
-	d.mu.Unlock()
-	if ok {
-		w.poll.Notify(func() { // which must not wait for anything, nor for mu
-			if w.parked.CompareAndSwap(true, false) {
-				go d.look(w)
-			}
-		})
-	}
-	return ok
-}
-
-// unwatch takes back a poll that waits, to be left without mu.
-func (r *route) unwatch() []*watch {
-	if r.watch == nil || !r.watch.parked.CompareAndSwap(true, false) {
-		return nil
-	}
-	w := r.watch
-	r.watch = nil
-	return []*watch{w}
-}
-
-// leave ends polls that were taken back.
-func (d *Dispatcher) leave(list []*watch) {
-	for _, w := range list {
-		w.poll.Leave()
-		d.running.Done()
-	}
-}
-
-// wake looks for tasks of an address that has rested.
-func (d *Dispatcher) wake(r *route) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.attend(r)
-}
-
-// Standing implements hub.Deliveries.
-func (d *Dispatcher) Standing(address string) (hub.Standing, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	r := d.routes[address]
-	if r == nil {
-		return hub.Standing{}, false
-	}
-	s := hub.Standing{Kind: r.endpoint.Kind, Slots: d.opt.Slots, InFlight: r.busy, Last: r.last}
-	if r.rest.why != "" {
-		s.Trouble, s.Since, s.NextTry = r.rest.why, r.rest.since, r.rest.until
-	}
-	return s, true
+	d.own()
 }
 
 // pause waits; false when ctx has ended.

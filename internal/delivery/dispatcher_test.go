@@ -92,21 +92,26 @@ type bed struct {
 	store  *ill
 	engine *engine.Engine
 	d      *delivery.Dispatcher
+	book   *book
 }
 
-func open(t *testing.T, f deliverer) *bed {
+func open(t *testing.T, f delivery.Deliverer, change ...func(*delivery.Options)) *bed {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir(), Synchronous: "OFF"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{T: t, store: &ill{Store: s}}
+	b := &bed{T: t, store: &ill{Store: s}, book: &book{store: s}}
 	l := hub.DefaultLimits()
 	l.BackoffMin, l.BackoffMax, l.Redeliveries = 10*time.Millisecond, 20*time.Millisecond, 100
-	b.d = delivery.New(delivery.Options{
+	opt := delivery.Options{
 		Addresses: b.store, Deliverers: map[string]delivery.Deliverer{hub.WebhookDelivery: f},
-		PauseMin: 5 * time.Millisecond, PauseMax: 20 * time.Millisecond,
-	})
+		Dispatches: b.book, PauseMin: 5 * time.Millisecond, PauseMax: 20 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&opt)
+	}
+	b.d = delivery.New(opt)
 	b.engine = engine.New(engine.Options{Store: b.store, Directory: directory{}, Limits: l, Deliveries: b.d})
 	b.engine.Start()
 	b.address("caller")
@@ -162,7 +167,7 @@ func (b *bed) settled(t *hub.Task) *hub.Task {
 
 func TestAnAnswerIsKeptForAStoreThatTakesNone(t *testing.T) {
 	var n atomic.Int64
-	b := open(t, func(context.Context, delivery.Delivery) delivery.Outcome { n.Add(1); return done() })
+	b := open(t, deliverer(func(context.Context, delivery.Delivery) delivery.Outcome { n.Add(1); return done() }))
 	b.address("dev")
 	b.endpoint("dev")
 	b.store.reports.Store(2)
@@ -173,7 +178,7 @@ func TestAnAnswerIsKeptForAStoreThatTakesNone(t *testing.T) {
 }
 
 func TestAMailboxThatCannotBeReadIsTriedAgain(t *testing.T) {
-	b := open(t, func(context.Context, delivery.Delivery) delivery.Outcome { return done() })
+	b := open(t, deliverer(func(context.Context, delivery.Delivery) delivery.Outcome { return done() }))
 	b.address("dev")
 	b.endpoint("dev")
 	b.store.reads.Store(1)
@@ -193,11 +198,11 @@ func TestAMailboxThatCannotBeReadIsTriedAgain(t *testing.T) {
 }
 
 func TestAnAnswerThatDoesNotFitFailsTheTask(t *testing.T) {
-	b := open(t, func(context.Context, delivery.Delivery) delivery.Outcome {
+	b := open(t, deliverer(func(context.Context, delivery.Delivery) delivery.Outcome {
 		out := done()
 		out.Report.Events = []hub.Event{{Kind: hub.ArtifactEvent, ArtifactID: "a", Append: true, Body: []byte(`{"artifactId":"a","parts":[{"text":"x"}]}`)}}
 		return out
-	})
+	}))
 	b.address("dev")
 	b.endpoint("dev")
 	b.d.Start(b.engine)
@@ -212,7 +217,7 @@ func TestEveryTaskEndsWhateverHappens(t *testing.T) {
 	const addresses, tasks, slots = 8, 12, 4
 	var mu sync.Mutex
 	now, calls, unsent := map[string]int{}, map[string]int{}, map[string]int{}
-	b := open(t, func(_ context.Context, d delivery.Delivery) delivery.Outcome {
+	b := open(t, deliverer(func(_ context.Context, d delivery.Delivery) delivery.Outcome {
 		mu.Lock()
 		now[d.Task.Callee.ID]++
 		calls[d.Task.ID]++
@@ -239,7 +244,7 @@ func TestEveryTaskEndsWhateverHappens(t *testing.T) {
 			return delivery.Outcome{Kind: delivery.Refused, Reason: "it will not"}
 		}
 		return done()
-	})
+	}))
 	b.d.Start(b.engine)
 	var sent []*hub.Task
 	for i := range addresses {

@@ -34,6 +34,9 @@ type Options struct {
 	// Log gets what went wrong, with the addresses that errors leave out, and neither
 	// paths, queries, headers nor bodies. Default: nothing is logged.
 	Log *slog.Logger
+	// About says for the log on whose behalf something was refused: of the request that a
+	// context belongs to. Default: nothing is said.
+	About func(context.Context) []any
 
 	// LookupTimeout bounds the lookup of a name when a URL is saved. Default: 3 s.
 	LookupTimeout time.Duration
@@ -66,6 +69,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.About == nil {
+		o.About = func(context.Context) []any { return nil }
 	}
 	o.LookupTimeout = cmp.Or(o.LookupTimeout, 3*time.Second)
 	o.DialTimeout = cmp.Or(o.DialTimeout, 5*time.Second)
@@ -132,6 +138,7 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 func (g *Guard) Check(ctx context.Context, rawURL string, p Permit) error {
 	t, err := g.parse(rawURL)
 	if err != nil {
+		g.opt.Log.InfoContext(ctx, "egress: refused a URL", g.about(ctx, "reason", err.Error())...)
 		return hub.InvalidField("url", "%s", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.opt.LookupTimeout)
@@ -177,11 +184,16 @@ func otherProtocol(port uint16) error {
 func (g *Guard) judgeAll(ctx context.Context, t target, addrs []netip.Addr, p Permit) error {
 	for _, a := range addrs {
 		if err := g.judge(t, a, p); err != nil {
-			g.opt.Log.WarnContext(ctx, "egress: refused a target", "target", t.String(), "address", a.String())
+			g.opt.Log.WarnContext(ctx, "egress: refused a target", g.about(ctx, "target", t.String(), "address", a.String())...)
 			return err
 		}
 	}
 	return nil
+}
+
+// about adds to a line of the log whom it is about.
+func (g *Guard) about(ctx context.Context, line ...any) []any {
+	return append(line, g.opt.About(ctx)...)
 }
 
 // judge says why the hub does not call one of the addresses of a target, if so. The

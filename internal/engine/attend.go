@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
@@ -23,9 +24,11 @@ func (e *Engine) Attend(address string, lease time.Duration) *Poll {
 }
 
 // Keep renews the claim of t, which the hub itself holds, until ctx ends, and then gives
-// nil. It gives an error as soon as the claim is of no use any more: the task was
-// canceled, has ended otherwise, or is no longer this holder's.
-func (e *Engine) Keep(ctx context.Context, t *hub.Task, lease time.Duration) error {
+// nil. It gives an error as soon as the claim is of no use any more: ErrCanceled when the
+// task was canceled, and another when it has ended otherwise or is no longer this
+// holder's. said, which must not block, is called when the caller may have added to the
+// task: see Unseen.
+func (e *Engine) Keep(ctx context.Context, t *hub.Task, lease time.Duration, said func()) error {
 	w := e.tasks.join(t.ID)
 	defer e.tasks.leave(t.ID, w)
 	tick := time.NewTicker(lease / 3)
@@ -35,6 +38,9 @@ func (e *Engine) Keep(ctx context.Context, t *hub.Task, lease time.Duration) err
 		case <-ctx.Done():
 			return nil
 		case h := <-w.c:
+			if h.said {
+				said()
+			}
 			if !h.final() {
 				continue
 			}
@@ -43,7 +49,9 @@ func (e *Engine) Keep(ctx context.Context, t *hub.Task, lease time.Duration) err
 		beat, err := e.Hold(ctx, t, 0)
 		switch {
 		case beat.CancelRequested:
-			return hub.ErrClaimLapsed()
+			return ErrCanceled
+		case err == nil && beat.Unseen:
+			said()
 		case err == nil:
 		case hub.KindOf(err) == hub.Conflict || hub.KindOf(err) == hub.NotFound:
 			return err
@@ -53,12 +61,50 @@ func (e *Engine) Keep(ctx context.Context, t *hub.Task, lease time.Duration) err
 	}
 }
 
+// ErrCanceled says of a claim of the hub's own that its task was canceled.
+var ErrCanceled = errors.New("the task was canceled")
+
 // Hold renews the claim of t once; with a lease other than 0, for that long from now on.
-// The caller's messages are left for who can pass them on.
+// The caller's messages are left for who can pass them on, and so is a cancel.
 func (e *Engine) Hold(ctx context.Context, t *hub.Task, lease time.Duration) (hub.Beat, error) {
+	return e.hold(ctx, t, lease, -1)
+}
+
+func (e *Engine) hold(ctx context.Context, t *hub.Task, lease time.Duration, after int) (hub.Beat, error) {
 	return e.store.Heartbeat(context.WithoutCancel(ctx), hub.Heartbeat{
-		Callee: t.Callee.ID, Task: t.ID, Attempt: t.Attempt, After: -1, Lease: lease, Unread: true,
+		Callee: t.Callee.ID, Task: t.ID, Attempt: t.Attempt, After: after, Lease: lease, Unread: true,
 	})
+}
+
+// Unseen gives what the caller has added to t, which the hub itself holds, after its
+// message with a number. It counts as seen once Seen says so.
+func (e *Engine) Unseen(ctx context.Context, t *hub.Task, after int) ([]hub.Message, error) {
+	now, err := e.store.Task(ctx, hub.TaskRef{Callee: t.Callee.ID, ID: t.ID}, hub.Viewer{Address: t.Callee.ID}, hub.Load{History: -1})
+	if err != nil {
+		return nil, err
+	}
+	var list []hub.Message
+	for _, m := range now.History {
+		if m.N > after && !m.FromCallee {
+			list = append(list, m)
+		}
+	}
+	return list, nil
+}
+
+// Seen says that the agent at which t is has the caller's messages up to a number.
+func (e *Engine) Seen(ctx context.Context, t *hub.Task, upTo int) error {
+	_, err := e.hold(ctx, t, 0, upTo)
+	return err
+}
+
+// CanceledAt is when a task was canceled, zero if it was not; for the hub itself.
+func (e *Engine) CanceledAt(ctx context.Context, task string) (time.Time, error) {
+	t, err := e.store.Task(ctx, hub.TaskRef{ID: task}, hub.Viewer{All: true}, hub.Load{})
+	if err != nil || t.State != hub.Canceled {
+		return time.Time{}, err
+	}
+	return t.StateAt, nil
 }
 
 // Lose says that the delivery of t was lost: see hub.Transitions. What was lost is

@@ -118,17 +118,39 @@ func (e *Engine) Cancel(ctx context.Context, p hub.Principal, r Ref) (*hub.Task,
 	return t, nil
 }
 
-// Requeue offers a held task again, or repeats a failed one as a new task; for the
-// administrator.
+// Requeue offers a task again that is held or waits to be delivered again, or repeats a
+// failed one as a new task; for the administrator.
 func (e *Engine) Requeue(ctx context.Context, p hub.Principal, task string) (*hub.Task, error) {
 	if !p.Admin() {
 		return nil, hub.Errorf(hub.NotPermitted, "only the hub's administrator can requeue a task")
 	}
+	return e.requeue(ctx, task)
+}
+
+func (e *Engine) requeue(ctx context.Context, task string) (*hub.Task, error) {
 	t, err := e.store.Requeue(context.WithoutCancel(ctx), task, e.opt.NewID())
 	if err != nil {
 		return nil, err
 	}
 	e.changed(t, hint{state: t.State})
 	e.pollers.wake(t.Callee.ID)
+	if e.opt.Deliveries != nil {
+		e.opt.Deliveries.Probe(t.Callee.ID)
+	}
 	return t, nil
+}
+
+// DeliverAgain has an unfinished task of p's address delivered again at once: one that waits
+// is tried without waiting any longer, and one that is held is taken from its holder.
+// NotFound unless the task is addressed to p, Conflict if it has ended or waits for its
+// caller.
+func (e *Engine) DeliverAgain(ctx context.Context, p hub.Principal, task string) (*hub.Task, error) {
+	t, err := e.store.Task(ctx, hub.TaskRef{Callee: p.Address, ID: task}, hub.Viewer{Address: p.Address}, hub.Load{})
+	if err != nil {
+		return nil, err
+	}
+	if t.State.Terminal() {
+		return nil, hub.Errorf(hub.Conflict, "the task has ended as %s; the administrator can requeue it if it failed, as a new task", t.State)
+	}
+	return e.requeue(ctx, task)
 }

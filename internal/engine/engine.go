@@ -55,6 +55,9 @@ type Options struct {
 	Deliveries hub.Deliveries
 	// NewID makes task and context ids; UUIDv7 if nil.
 	NewID func() string
+	// Now is the clock that what the store holds is compared with; time.Now if nil. Where
+	// replicas share a store it must be the store's.
+	Now func() time.Time
 }
 
 // Engine runs tasks. Make one with New, Start it, and Close it.
@@ -85,6 +88,9 @@ func New(opt Options) *Engine {
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
 	}
 	if opt.NewID == nil {
 		opt.NewID = newUUID

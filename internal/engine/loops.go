@@ -101,13 +101,13 @@ func (e *Engine) retainLoop(ctx context.Context) {
 
 func (e *Engine) retain(ctx context.Context) (more bool, err error) {
 	if e.opt.Retain > 0 {
-		out, err := e.store.Prune(ctx, now().Add(-e.opt.Retain), pruneBatch)
+		out, err := e.store.Prune(ctx, e.opt.Now().Add(-e.opt.Retain), pruneBatch)
 		if err != nil {
 			return false, err
 		}
 		more = out.More
 	}
-	gone, err := e.store.DeletedAddresses(ctx, now().Add(-e.opt.DeleteGrace))
+	gone, err := e.store.DeletedAddresses(ctx, e.opt.Now().Add(-e.opt.DeleteGrace))
 	if err != nil {
 		return false, err
 	}

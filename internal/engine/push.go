@@ -150,7 +150,10 @@ func (e *Engine) wakePusher() {
 	}
 }
 
-// inlinePush checks and seals the configuration that came with a send, if one did.
+// inlinePush checks and seals the configuration that came with a send, if one did. Who may
+// not follow up the task learns nothing of what is wrong with it, and has no name looked
+// up. With an idempotency key it may be a replay, whose answer does not depend on what
+// becomes of a URL meanwhile: then the store is to refuse it.
 func (e *Engine) inlinePush(ctx context.Context, r *SendRequest, in *hub.Send) error {
 	if r.Push == nil {
 		return nil
@@ -161,13 +164,21 @@ func (e *Engine) inlinePush(ctx context.Context, r *SendRequest, in *hub.Send) e
 	if r.AnswerContext && r.ContextID != "" && r.TaskID == "" {
 		return hub.InvalidField("", "a push configuration cannot come with a message that may answer a question; name the task too")
 	}
-	c := *r.Push
-	if err := e.checkPush(ctx, &c); err != nil {
-		return err
-	}
 	task := in.TaskID
 	if in.FollowUp != "" {
 		task = in.FollowUp
+		ref := hub.TaskRef{Callee: in.Callee, ID: task}
+		if _, err := e.store.TaskPushes(ctx, ref, hub.Viewer{Address: in.Caller}); err != nil {
+			return err
+		}
+	}
+	c := *r.Push
+	if err := e.checkPush(ctx, &c); err != nil {
+		if hub.KindOf(err) != hub.Invalid || in.Key == nil {
+			return err
+		}
+		in.Refuse = err
+		return nil
 	}
 	if err := e.sealPush(&c, task); err != nil {
 		return err

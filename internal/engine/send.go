@@ -138,7 +138,7 @@ func (e *Engine) sent(callee string, sent hub.Sent) {
 	if sent.Replayed {
 		return
 	}
-	e.changed(sent.Task, hint{state: sent.Task.State})
+	e.changed(sent.Task, hint{state: sent.Task.State, said: !sent.Created})
 	if (sent.Created || sent.Answered) && (sent.Claimed == nil || sent.Claimed.ID != sent.Task.ID) {
 		e.pollers.wake(callee)
 	}
@@ -153,7 +153,7 @@ func (e *Engine) newSend(p hub.Principal, callee *hub.Address, r *SendRequest) (
 	if !in.ContextGiven {
 		in.ContextID = e.opt.NewID()
 	}
-	if !r.Deadline.IsZero() && !r.Deadline.After(time.Now()) {
+	if !r.Deadline.IsZero() && !r.Deadline.After(e.opt.Now()) {
 		return in, hub.InvalidField("deadline", "the deadline has passed already")
 	}
 	if !plausibleKey(r.IdempotencyKey) {

@@ -17,6 +17,8 @@ type hint struct {
 	whole *hub.Task
 	// look says that another replica knows more.
 	look bool
+	// said: the caller has added a message.
+	said bool
 }
 
 // final reports whether a hint is to be looked at by who waits for the end.
@@ -81,13 +83,16 @@ func (t *topic) notify(key string, h hint) {
 			continue
 		default:
 		}
-		if !h.final() {
-			continue
-		}
+		var old hint
 		select {
-		case <-w.c:
+		case old = <-w.c:
 		default:
 		}
-		w.c <- h // only notify sends, under t.mu, so there is room
+		last := old
+		if h.final() {
+			last = h
+		}
+		last.said = old.said || h.said
+		w.c <- last // only notify sends, under t.mu, so there is room
 	}
 }

@@ -11,7 +11,7 @@ const WebhookDelivery = "webhook"
 // Endpoint is where and how the hub brings an address its tasks; an address without one
 // pulls them.
 type Endpoint struct {
-	Kind string // WebhookDelivery
+	Kind string // WebhookDelivery or RemoteDelivery
 	URL  string
 	// Auth is the form of the credential: "bearer", "header" or "basic"; empty for none.
 	Auth string
@@ -42,6 +42,9 @@ type Deliveries interface {
 	Refresh(ctx context.Context, address string)
 	// Standing says how deliveries to an address stand; false if the hub makes none.
 	Standing(address string) (Standing, bool)
+	// Probe has what waits for an address tried at once, although it is left alone since
+	// it could not be reached.
+	Probe(address string)
 }
 
 // Standing is how deliveries to an address stand.
@@ -49,6 +52,8 @@ type Standing struct {
 	Kind string // of the endpoint
 	// Slots is how many tasks are delivered at once, InFlight how many are just now.
 	Slots, InFlight int
+	// Busy is how many of them there are by instance, for those connected to this replica.
+	Busy map[string]int
 	// Trouble is why nothing is delivered just now, in words for the address's owner;
 	// empty if nothing is wrong. It began at Since, and NextTry is when it is tried again.
 	Trouble        string

@@ -123,6 +123,11 @@ func ErrPushNotFound() *Error {
 	return Errorf(NotFound, "the task has no push-notification configuration with that id")
 }
 
+// ErrDispatchNotFound: the hub has made no such delivery.
+func ErrDispatchNotFound() *Error {
+	return Errorf(NotFound, "the hub has made no such delivery")
+}
+
 // ErrNotPermitted: the one answer to every call that may not be made.
 func ErrNotPermitted() *Error {
 	return Errorf(NotPermitted, "this caller may not call that address, or it does not exist; ask the hub's administrator")

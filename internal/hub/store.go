@@ -24,6 +24,8 @@ type Store interface {
 	Directory
 	Secrets
 	Pushes
+	Dispatches
+	Presence
 	// Ping reports whether the store can read and, as far as it knows, commit.
 	Ping(ctx context.Context) error
 	// Close ends all work in an orderly way; what was acknowledged is durable.
@@ -113,12 +115,13 @@ type Transitions interface {
 
 	// Cancel ends a task as CANCELED. NotFound unless the viewer's address sent it
 	// (or sees all); NotCancelable if it ended otherwise; canceled already: the task,
-	// unchanged. The outcome is CancelUnconfirmed if a claim could still report, else
-	// CancelConfirmed.
+	// unchanged. The outcome is CancelUnconfirmed if a claim could still report or a
+	// dispatch of it is open, else CancelConfirmed.
 	Cancel(ctx context.Context, ref TaskRef, by Viewer) (*Task, error)
 
 	// Requeue is the administrator's: a leased task is taken from its holder and
-	// offered again at once, no failure; a failed one stays as it ended, and a copy
+	// offered again at once, no failure; one that waits for the end of a backoff is
+	// offered at once, too; a ready one stays as it is; a failed one stays as it ended, and a copy
 	// of it (newID, same caller, callee, context, first message, tags, metadata and
 	// lineage, RequeueOf, no deadline, no push-notification configurations, whose
 	// secrets are sealed for the old task) is sent, at the floor; where the original was a
@@ -167,6 +170,8 @@ type Reads interface {
 	Activity(ctx context.Context, q ActivityQuery) (ActivityPage, error)
 	// QueueStats counts what is unfinished.
 	QueueStats(ctx context.Context) (QueueStats, error)
+	// MailboxStats counts what is unfinished of an address (its id).
+	MailboxStats(ctx context.Context, address string) (MailboxStats, error)
 }
 
 // Directory keeps addresses and tokens.
@@ -241,7 +246,10 @@ type Send struct {
 	// Push, if not nil, is a push-notification configuration that is put in the same
 	// transaction, as by PutPush; of a new task it wants all events, of another those of
 	// this send onwards. A replay puts none.
-	Push   *PushConfig
+	Push *PushConfig
+	// Refuse, if not nil, is why this can be no new send: a replay is answered as ever, a
+	// task that it may not follow up is told first, and then this is the error.
+	Refuse error
 	Limits Limits
 }
 
@@ -323,8 +331,9 @@ type Heartbeat struct {
 	After        int // highest message number the holder has seen; negative if it does not say
 	// Lease, if not 0, is how long the claim lasts without a sign of life from now on.
 	Lease time.Duration
-	// Unread hands over no messages, and counts none as seen: whoever gives this sign of
-	// life could not pass them on.
+	// Unread is for whoever cannot pass on at once what it is told. It hands over no
+	// messages and counts those up to After as seen, none if that is negative; and a
+	// cancel that it learns of stays unconfirmed.
 	Unread bool
 }
 
@@ -334,6 +343,8 @@ type Beat struct {
 	CancelRequested bool
 	LeaseUntil      time.Time
 	Messages        []Message
+	// Unseen: there are messages that were not handed over. For who asked Unread.
+	Unseen bool
 }
 
 // Swept is what a sweep changed: whom to wake, and whether more is due now.
@@ -417,6 +428,14 @@ type ActivityQuery struct {
 type ActivityPage struct {
 	Lines []Activity
 	Next  string // the cursor to read on from; never empty
+}
+
+// MailboxStats is the state of one mailbox.
+type MailboxStats struct {
+	// Ready is how many tasks wait for a callee, Open how many are unfinished in all.
+	Ready, Open int
+	// OldestReady is how long the longest wait for a callee is.
+	OldestReady time.Duration
 }
 
 // QueueStats is the state of the queue as a whole.

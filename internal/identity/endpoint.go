@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -27,7 +28,7 @@ const (
 type EndpointSpec struct {
 	// URL is where to deliver; empty to have the address pull.
 	URL string
-	// Kind is hub.WebhookDelivery, also if empty.
+	// Kind is hub.WebhookDelivery, also if empty, or hub.RemoteDelivery.
 	Kind string
 	// Auth replaces the credential; nil keeps it, unless ClearAuth.
 	Auth      *EndpointAuth
@@ -52,7 +53,7 @@ type EndpointAuth struct {
 // Whoever moves an endpoint to another host without being the administrator has to give
 // its credential anew: otherwise they could have it sent to themselves.
 func (s *Service) SetEndpoint(ctx context.Context, p hub.Principal, ref string, spec EndpointSpec) (_ *hub.Address, signing string, err error) {
-	a, err := s.endpointOwner(ctx, p, ref)
+	a, err := s.Owned(ctx, p, ref)
 	if err != nil {
 		return nil, "", err
 	}
@@ -79,8 +80,9 @@ func (s *Service) SetEndpoint(ctx context.Context, p hub.Principal, ref string, 
 	return a, signing, nil
 }
 
-// endpointOwner finds an address whose endpoint p may set.
-func (s *Service) endpointOwner(ctx context.Context, p hub.Principal, ref string) (*hub.Address, error) {
+// Owned finds an address whose deliveries are p's concern: its own, and for the
+// administrator any but the hub's. Others get the errors of Agent or NotPermitted.
+func (s *Service) Owned(ctx context.Context, p hub.Principal, ref string) (*hub.Address, error) {
 	a, err := s.Agent(ctx, p, ref)
 	switch {
 	case err != nil:
@@ -115,12 +117,10 @@ func (spec *EndpointSpec) checkNone() error {
 
 // newEndpoint makes the endpoint that a is to have.
 func (s *Service) newEndpoint(ctx context.Context, p hub.Principal, a *hub.Address, spec EndpointSpec) (*hub.Endpoint, string, error) {
-	e := &hub.Endpoint{Kind: hub.WebhookDelivery, URL: spec.URL}
+	e := &hub.Endpoint{Kind: cmp.Or(spec.Kind, hub.WebhookDelivery), URL: spec.URL}
 	switch {
-	case spec.Kind == "a2a":
-		return nil, "", hub.InvalidField("kind", "the hub does not call remote A2A servers in this version; give a webhook, or let the agent pull its tasks")
-	case spec.Kind != "" && spec.Kind != hub.WebhookDelivery:
-		return nil, "", hub.InvalidField("kind", "%.80q is no kind of endpoint; it is webhook", spec.Kind)
+	case e.Kind != hub.WebhookDelivery && e.Kind != hub.RemoteDelivery:
+		return nil, "", hub.InvalidField("kind", "%.80q is no kind of endpoint; it is webhook or a2a", spec.Kind)
 	case a.Kind == hub.KindPerson:
 		return nil, "", hub.InvalidField("url", "@%s is a person, who has an inbox and no endpoint", a.Handle)
 	case s.opt.Sealer == nil || s.opt.CheckURL == nil:
@@ -173,7 +173,7 @@ func (s *Service) withSecrets(p hub.Principal, a *hub.Address, spec EndpointSpec
 		e.Auth, e.Header = old.Auth, old.Header
 	}
 	fresh := ""
-	if secrets.Signing == "" {
+	if secrets.Signing == "" && e.Kind == hub.WebhookDelivery {
 		fresh = newSigningSecret()
 		secrets.Signing = fresh
 	}

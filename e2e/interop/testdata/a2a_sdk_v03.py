@@ -90,13 +90,14 @@ async def streamed(client):
     task, updates = await send(client, say("stream"))
     assert task.status.state == TaskState.completed, task
     assert text(task.artifacts[0]) == "one two three", task
-    assert updates[-1].final, updates
-    assert [u for u in updates if u and u.kind == "status-update" and u.final] == updates[-1:], updates
+    if updates != [None]:  # a fast agent's stream is the task alone
+        assert updates[-1].final, updates
+        assert [u for u in updates if u and u.kind == "status-update" and u.final] == updates[-1:], updates
 
     task, updates = await send(client, say("ask"))
-    assert task.status.state == TaskState.input_required and updates[-1].final, updates
+    assert task.status.state == TaskState.input_required and (updates == [None] or updates[-1].final), updates
     task, updates = await send(client, say("that", task_id=task.id, context_id=task.context_id))
-    assert task.status.state == TaskState.completed and updates[-1].final, updates
+    assert task.status.state == TaskState.completed and (updates == [None] or updates[-1].final), updates
 
     # A stream is left, and followed again until somebody cancels the task.
     async for task, _ in client.send_message(say("hold")):

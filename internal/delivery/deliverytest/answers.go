@@ -14,7 +14,7 @@ type runner func(name string, f func(b *bed))
 
 func answerTests(run runner) {
 	run("a task is delivered, and its answer is the end", func(b *bed) {
-		s := scripted(Act{Complete, "done"})
+		s := scripted(Act{Deed: Complete, Text: "done"})
 		b.agent("dev", s.do)
 		got := b.settled(b.send("dev"))
 		is(b, "state", got.State, hub.Completed)
@@ -34,17 +34,17 @@ func answerTests(run runner) {
 	run("what waited before there was an endpoint is delivered", func(b *bed) {
 		b.address("dev")
 		var tasks []*hub.Task
-		for range 3 * slots {
+		for range 3 * b.slots {
 			tasks = append(tasks, b.send("dev"))
 		}
-		r := b.h.Start(b.TB, "dev", scripted(Act{Complete, "done"}).do)
-		b.endpoint("dev", &r.Endpoint)
+		r := b.h.Start(b.TB, "dev", scripted(Act{Deed: Complete, Text: "done"}).do)
+		b.reach("dev", &r)
 		for _, t := range tasks {
 			is(b, "state", b.settled(t).State, hub.Completed)
 		}
 	})
 	run("a question is put, and its answer goes to the same task", func(b *bed) {
-		s := scripted(Act{Ask, "which?"}, Act{Complete, "that"})
+		s := scripted(Act{Deed: Ask, Text: "which?"}, Act{Deed: Complete, Text: "that"})
 		b.agent("dev", s.do)
 		asked := b.settled(b.send("dev"))
 		is(b, "state", asked.State, hub.InputRequired)
@@ -57,13 +57,16 @@ func answerTests(run runner) {
 		is(b, "calls", s.calls(), 2)
 	})
 	run("a failure is the end, in the agent's words", func(b *bed) {
-		b.agent("dev", scripted(Act{Fail, "no idea"}).do)
+		b.agent("dev", scripted(Act{Deed: Fail, Text: "no idea"}).do)
 		got := b.settled(b.send("dev"))
 		is(b, "state", got.State, hub.Failed)
 		is(b, "error", got.Error, "no idea")
 	})
 	run("a task that was accepted is the agent's until it reports", func(b *bed) {
-		s := scripted(Act{Accept, ""})
+		if !b.h.Accepts {
+			return
+		}
+		s := scripted(Act{Deed: Accept})
 		b.agent("dev", s.do)
 		t := b.send("dev")
 		b.becomes("the agent has the task for its own lease", func() bool {
@@ -77,18 +80,47 @@ func answerTests(run runner) {
 		is(b, "state", b.settled(t).State, hub.Completed)
 		is(b, "calls", s.calls(), 1)
 	})
-	run("a message that comes during a delivery is not taken for seen", func(b *bed) {
+	run("a message that comes during a delivery is seen by who passes it on alone", func(b *bed) {
 		said, begun := make(chan struct{}), make(chan struct{})
 		b.agent("dev", func(context.Context, string) Act {
 			close(begun)
 			<-said
-			return Act{Complete, "done"}
+			return Act{Deed: Complete, Text: "done"}
 		})
 		t := b.send("dev")
 		<-begun
 		b.say("dev", t.ID)
+		want := 1
+		if b.h.Listens {
+			want = 0
+			b.becomes("the message was passed on", func() bool { return !b.unseen(t) })
+		}
 		close(said)
 		is(b, "state", b.settled(t).State, hub.Completed)
-		is(b, "undelivered", b.count(t, hub.ActUndelivered), 1)
+		is(b, "undelivered", b.count(t, hub.ActUndelivered), want)
 	})
+	run("what an agent says while it works is reported at once", func(b *bed) {
+		if !b.h.Streams {
+			return
+		}
+		then := make(chan struct{})
+		b.agent("dev", scripted(Act{Deed: Complete, Text: "done", Steps: []string{"one", "two"}, Then: then}).do)
+		t := b.send("dev")
+		b.becomes("the second step is reported", func() bool {
+			got := b.task(t)
+			return got.State == hub.Working && strings.Contains(string(got.StatusMessage), "two")
+		})
+		close(then)
+		got := b.settled(t)
+		is(b, "state", got.State, hub.Completed)
+		is(b, "attempts", got.Attempt, 1)
+	})
+}
+
+// unseen reports whether the holder of a task has messages to see.
+func (b *bed) unseen(t *hub.Task) bool {
+	b.Helper()
+	beat, err := b.engine.Hold(b.Context(), b.task(t), 0)
+	b.ok(err)
+	return beat.Unseen
 }

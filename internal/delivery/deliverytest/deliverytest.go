@@ -9,6 +9,7 @@
 package deliverytest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -43,6 +44,10 @@ const (
 type Act struct {
 	Deed Deed
 	Text string
+	// Steps is what the agent says before that, while it works; for a Harness that has
+	// Streams. The deed follows once Then is closed, at once if it is nil.
+	Steps []string
+	Then  <-chan struct{}
 }
 
 // Agent says what is done with a delivery of a task. It may be called from several
@@ -51,23 +56,44 @@ type Agent func(ctx context.Context, task string) Act
 
 // Remote is an agent that is there.
 type Remote struct {
+	// Endpoint is where it is, unless it is connected.
 	Endpoint hub.Endpoint
+	// Connection is how it is connected: with Address, Instance and Deliverer; nil for an
+	// endpoint.
+	Connection *delivery.Connection
 	// Down has nothing take connections there any more; Up ends that.
 	Down, Up func()
 }
 
 // Harness is a deliverer and the agents that it can reach.
 type Harness struct {
+	// Kind is that of the endpoints or connections. Default: hub.WebhookDelivery.
+	Kind string
+	// Deliverer is that of the endpoints; nil if the agents are connected.
 	Deliverer delivery.Deliverer
 	// Start starts an agent for an address (its id). It ends with its test.
 	Start func(t testing.TB, address string, a Agent) Remote
+	// Slots is how many tasks of an address are delivered at once, if the Deliverer says
+	// so itself. Default: 2.
+	Slots int
+
+	// Accepts: an agent can take a task and report later by itself.
+	Accepts bool
+	// Streams: what the agent says while it works is reported.
+	Streams bool
+	// Cancels: the agent is told of a cancel, and its context ends then.
+	Cancels bool
+	// Listens: what the caller adds to a task is passed on while it is delivered.
+	Listens bool
+	// Follows: an agent that still has a task is not sent it again.
+	Follows bool
 }
 
 // patience is how long a test waits for what has to come.
 const patience = 20 * time.Second
 
-// slots is how many tasks of an address are delivered at once here.
-const slots = 2
+// usualSlots is how many tasks of an address are delivered at once here.
+const usualSlots = 2
 
 // Run tests a deliverer; open makes a new one for each test, which opens the secrets of
 // endpoints with the sealer.
@@ -106,6 +132,9 @@ type bed struct {
 	engine     *engine.Engine
 	dispatcher *delivery.Dispatcher
 	standing   switchboard
+	slots      int
+	connected  map[string]*delivery.Connection
+	leave      map[string]func()
 }
 
 // switchboard leads to the dispatcher that runs just now.
@@ -132,8 +161,11 @@ func (s *switchboard) Refresh(ctx context.Context, address string) { s.now().Ref
 // Standing implements hub.Deliveries.
 func (s *switchboard) Standing(address string) (hub.Standing, bool) { return s.now().Standing(address) }
 
+// Probe implements hub.Deliveries.
+func (s *switchboard) Probe(address string) { s.now().Probe(address) }
+
 func newBed(t testing.TB, open func(testing.TB, hub.Sealer) Harness) *bed {
-	b := &bed{TB: t}
+	b := &bed{TB: t, connected: make(map[string]*delivery.Connection), leave: make(map[string]func())}
 	dir := t.TempDir()
 	var err error
 	if b.store, err = sqlite.Open(t.Context(), sqlite.Options{Dir: dir, Synchronous: "OFF"}); err != nil {
@@ -144,6 +176,8 @@ func newBed(t testing.TB, open func(testing.TB, hub.Sealer) Harness) *bed {
 		t.Fatal(err)
 	}
 	b.h = open(t, sealer)
+	b.h.Kind = cmp.Or(b.h.Kind, hub.WebhookDelivery)
+	b.slots = cmp.Or(b.h.Slots, usualSlots)
 	l := hub.DefaultLimits()
 	l.BackoffMin, l.BackoffMax = 20*time.Millisecond, 40*time.Millisecond
 	b.engine = engine.New(engine.Options{Store: b.store, Directory: directory{}, Limits: l, Deliveries: &b.standing})
@@ -156,12 +190,29 @@ func newBed(t testing.TB, open func(testing.TB, hub.Sealer) Harness) *bed {
 
 // dispatch starts a dispatcher.
 func (b *bed) dispatch() {
-	b.dispatcher = delivery.New(delivery.Options{
-		Addresses: b.store, Deliverers: map[string]delivery.Deliverer{hub.WebhookDelivery: b.h.Deliverer},
-		Slots: slots, PauseMin: 20 * time.Millisecond, PauseMax: 100 * time.Millisecond,
-	})
+	opt := delivery.Options{
+		Addresses: b.store, Slots: b.slots, PauseMin: 20 * time.Millisecond, PauseMax: 100 * time.Millisecond,
+	}
+	if b.h.Deliverer != nil {
+		opt.Deliverers = map[string]delivery.Deliverer{b.h.Kind: b.h.Deliverer}
+	}
+	if kept, ok := any(b.store).(hub.Dispatches); ok {
+		opt.Dispatches = kept
+	}
+	b.dispatcher = delivery.New(opt)
 	b.standing.use(b.dispatcher)
 	b.dispatcher.Start(b.engine)
+	for address := range b.connected {
+		b.connect(address)
+	}
+}
+
+// connect connects the agent of an address.
+func (b *bed) connect(address string) {
+	b.Helper()
+	leave, err := b.dispatcher.Connect(*b.connected[address])
+	b.ok(err)
+	b.leave[address] = leave
 }
 
 // stop ends the dispatcher, and cuts off what is under way.
@@ -201,8 +252,27 @@ func (b *bed) agent(handle string, a Agent) Remote {
 	b.Helper()
 	b.address(handle)
 	r := b.h.Start(b.TB, handle, a)
-	b.endpoint(handle, &r.Endpoint)
+	b.reach(handle, &r)
 	return r
+}
+
+// reach has the tasks of an address brought to an agent; to none if it is nil.
+func (b *bed) reach(handle string, r *Remote) {
+	b.Helper()
+	switch {
+	case r == nil && b.connected[handle] != nil:
+		b.leave[handle]()
+		delete(b.connected, handle)
+	case r == nil:
+		b.endpoint(handle, nil)
+	case r.Connection != nil:
+		c := *r.Connection
+		c.Slots, c.Endpoint.Kind = b.slots, b.h.Kind
+		b.connected[handle] = &c
+		b.connect(handle)
+	default:
+		b.endpoint(handle, &r.Endpoint)
+	}
 }
 
 func (b *bed) endpoint(handle string, e *hub.Endpoint) {

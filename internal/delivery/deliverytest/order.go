@@ -22,13 +22,13 @@ func orderTests(run runner) {
 			full <- struct{}{}
 			<-free
 			now.Add(-1)
-			return Act{Complete, "done"}
+			return Act{Deed: Complete, Text: "done"}
 		})
 		var tasks []*hub.Task
-		for range 5 * slots {
+		for range 5 * b.slots {
 			tasks = append(tasks, b.send("dev"))
 		}
-		for range slots {
+		for range b.slots {
 			<-full
 		}
 		last := tasks[len(tasks)-1]
@@ -38,23 +38,23 @@ func orderTests(run runner) {
 		for _, t := range tasks {
 			is(b, "state", b.settled(t).State, hub.Completed)
 		}
-		is(b, "most at once", most.Load(), slots)
+		is(b, "most at once", most.Load(), int64(b.slots))
 	})
 	run("an agent that hangs delays nobody else", func(b *bed) {
 		begun := make(chan struct{}, 10)
 		b.agent("slow", func(ctx context.Context, _ string) Act {
 			begun <- struct{}{}
 			<-ctx.Done()
-			return Act{Hang, ""}
+			return Act{Deed: Hang}
 		})
-		r := b.agent("away", scripted(Act{Complete, "done"}).do)
+		r := b.agent("away", scripted(Act{Deed: Complete, Text: "done"}).do)
 		r.Down()
-		b.agent("dev", scripted(Act{Complete, "done"}).do)
-		for range 3 * slots {
+		b.agent("dev", scripted(Act{Deed: Complete, Text: "done"}).do)
+		for range 3 * b.slots {
 			b.send("slow")
 			b.send("away")
 		}
-		for range slots {
+		for range b.slots {
 			<-begun
 		}
 		at := time.Now()
@@ -66,15 +66,19 @@ func orderTests(run runner) {
 		}
 	})
 	run("what is under way when the hub stops is delivered again, and that is no failure", func(b *bed) {
+		if b.h.Follows {
+			b.follows()
+			return
+		}
 		begun := make(chan struct{}, 10)
 		var n atomic.Int64
 		b.agent("dev", func(ctx context.Context, _ string) Act {
 			if n.Add(1) > 1 {
-				return Act{Complete, "done"}
+				return Act{Deed: Complete, Text: "done"}
 			}
 			begun <- struct{}{}
 			<-ctx.Done()
-			return Act{Hang, ""}
+			return Act{Deed: Hang}
 		})
 		t := b.send("dev")
 		<-begun
@@ -88,11 +92,11 @@ func orderTests(run runner) {
 		is(b, "calls", n.Load(), 2)
 	})
 	run("without its endpoint an address pulls again", func(b *bed) {
-		s := scripted(Act{Complete, "done"})
+		s := scripted(Act{Deed: Complete, Text: "done"})
 		b.agent("dev", s.do)
 		is(b, "state", b.settled(b.send("dev")).State, hub.Completed)
-		is(b, "delivery", b.engine.Delivery(hub.Party{ID: "dev", Kind: hub.KindAgent}), hub.WebhookDelivery)
-		b.endpoint("dev", nil)
+		is(b, "delivery", b.engine.Delivery(hub.Party{ID: "dev", Kind: hub.KindAgent}), b.h.Kind)
+		b.reach("dev", nil)
 		is(b, "delivery", b.engine.Delivery(hub.Party{ID: "dev", Kind: hub.KindAgent}), "pull")
 		t := b.send("dev")
 		got, err := b.engine.Next(b.Context(), principal("dev"), engine.NextRequest{Wait: time.Minute, Lease: time.Minute})
@@ -103,7 +107,7 @@ func orderTests(run runner) {
 		is(b, "calls", s.calls(), 1)
 	})
 	run("a deleted address is delivered to no more", func(b *bed) {
-		s := scripted(Act{Complete, "done"})
+		s := scripted(Act{Deed: Complete, Text: "done"})
 		r := b.agent("dev", s.do)
 		r.Down()
 		t := b.send("dev")
@@ -118,4 +122,30 @@ func orderTests(run runner) {
 		is(b, "phase", b.task(t).Phase, hub.Ready)
 		is(b, "calls", s.calls(), 0)
 	})
+}
+
+// follows is what a Deliverer does that follows a task which its agent still has.
+func (b *bed) follows() {
+	begun, free := make(chan struct{}, 10), make(chan struct{})
+	var n atomic.Int64
+	b.agent("dev", func(ctx context.Context, _ string) Act {
+		n.Add(1)
+		begun <- struct{}{}
+		select {
+		case <-free:
+		case <-ctx.Done():
+		}
+		return Act{Deed: Complete, Text: "done"}
+	})
+	t := b.send("dev")
+	<-begun
+	b.stop()
+	is(b, "phase", b.task(t).Phase, hub.Ready)
+	b.dispatch()
+	close(free)
+	got := b.settled(t)
+	is(b, "state", got.State, hub.Completed)
+	is(b, "failures", got.Failures, 0)
+	is(b, "attempts", got.Attempt, 2)
+	is(b, "calls", n.Load(), 1)
 }

@@ -74,6 +74,7 @@ type bed struct {
 	save   egress.Options // of what is saved
 	outbox func(push.Outbox) push.Outbox
 	log    buffer
+	news   chan struct{} // the sender has looked for work, settled some, or is to forget some; see until
 
 	store  *sqlite.Store
 	engine *engine.Engine
@@ -87,7 +88,7 @@ var everywhere = egress.Options{AllowLocal: []egress.PortRange{{First: 1, Last: 
 // open runs a hub whose tries are quick to follow one another.
 func open(t *testing.T, change ...func(*bed)) *bed {
 	t.Helper()
-	b := &bed{T: t, dir: t.TempDir(), guard: everywhere, save: everywhere,
+	b := &bed{T: t, dir: t.TempDir(), guard: everywhere, save: everywhere, news: make(chan struct{}, 1),
 		opt: push.Options{BackoffMin: 20 * time.Millisecond, BackoffMax: 100 * time.Millisecond}}
 	for _, f := range change {
 		f(b)
@@ -124,9 +125,10 @@ func (b *bed) start() {
 	if b.outbox != nil {
 		opt.Outbox = b.outbox(b.store)
 	}
+	opt.Outbox = watched{opt.Outbox, b.news}
 	b.sender = push.New(opt)
 	b.engine = engine.New(engine.Options{
-		Store: b.store, Directory: directory{}, Log: log, Pusher: b.sender, Sealer: sealer,
+		Store: b.store, Directory: directory{}, Log: log, Pusher: forgetful{b.sender, b.news}, Sealer: sealer,
 		CheckPushURL: func(ctx context.Context, url string) error { return saving.Check(ctx, url, egress.Permit{}) },
 	})
 	b.engine.Start()
@@ -219,14 +221,52 @@ func (b *bed) config(t *hub.Task, id string) hub.PushConfig {
 	return c
 }
 
-// until waits for something to become true.
+// watched is an outbox that tells of what its sender does.
+type watched struct {
+	push.Outbox
+	news chan<- struct{}
+}
+
+func (w watched) LendPushes(ctx context.Context, limit int, loan time.Duration) ([]hub.PushJob, time.Duration, error) {
+	defer w.tell() // after each job, and whenever the sender is idle
+	return w.Outbox.LendPushes(ctx, limit, loan)
+}
+
+func (w watched) SettlePush(ctx context.Context, j hub.PushJob, o hub.PushOutcome) error {
+	defer w.tell()
+	return w.Outbox.SettlePush(ctx, j, o)
+}
+
+func (w watched) tell() { tell(w.news) }
+
+// forgetful is a sender that tells when it is to forget something, before it does.
+type forgetful struct {
+	*push.Sender
+	news chan<- struct{}
+}
+
+func (f forgetful) Forget(ctx context.Context, task, config string) error {
+	tell(f.news)
+	return f.Sender.Forget(ctx, task, config)
+}
+
+func tell(news chan<- struct{}) {
+	select {
+	case news <- struct{}{}:
+	default:
+	}
+}
+
+// until waits for something that the sender does to become true.
 func (b *bed) until(what string, ok func() bool) {
 	b.Helper()
-	for end := time.Now().Add(patience); !ok(); {
-		if time.Now().After(end) {
+	late := time.After(patience)
+	for !ok() {
+		select {
+		case <-b.news:
+		case <-late:
 			b.Fatalf("%s never came about; the log:\n%s", what, &b.log)
 		}
-		time.Sleep(2 * time.Millisecond)
 	}
 }
 
@@ -241,6 +281,7 @@ type notice struct {
 // and then to got.
 type receiver struct {
 	*httptest.Server
+	came   chan struct{} // for each request, before it is answered
 	got    chan notice
 	answer func(n int64, w http.ResponseWriter, r *http.Request)
 	count  atomic.Int64
@@ -248,9 +289,10 @@ type receiver struct {
 
 func receive(t *testing.T, answer func(n int64, w http.ResponseWriter, r *http.Request)) *receiver {
 	t.Helper()
-	rc := &receiver{got: make(chan notice, 10_000), answer: answer}
+	rc := &receiver{came: make(chan struct{}, 10_000), got: make(chan notice, 10_000), answer: answer}
 	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := rc.count.Add(1)
+		rc.came <- struct{}{}
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -262,6 +304,19 @@ func receive(t *testing.T, answer func(n int64, w http.ResponseWriter, r *http.R
 	}))
 	t.Cleanup(rc.Close)
 	return rc
+}
+
+// underWay waits for so many requests to be there, answered or not.
+func (b *bed) underWay(rc *receiver, n int) {
+	b.Helper()
+	late := time.After(patience)
+	for range n {
+		select {
+		case <-rc.came:
+		case <-late:
+			b.Fatalf("there were %d requests, want %d; the log:\n%s", rc.count.Load(), n, &b.log)
+		}
+	}
 }
 
 // next gives the next notification.

@@ -73,6 +73,67 @@ func TestWhatIsRefusedWhenItIsSaved(t *testing.T) {
 	}
 }
 
+// names finds every name at one address, and notes which it was asked for.
+type names struct {
+	address netip.Addr
+	asked   chan string
+}
+
+func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	n.asked <- host
+	return []netip.Addr{n.address}, nil
+}
+
+// The URL of a hook may be refused tomorrow: its name leads elsewhere then.
+func TestARepeatedSendWithAConfigurationGetsTheFirstAnswer(t *testing.T) {
+	dns := &names{netip.MustParseAddr("93.184.215.14"), make(chan string, 100)}
+	b := open(t, func(b *bed) { b.save.Resolver = dns })
+	p := principal("caller")
+	send := func(key string) (engine.SendResult, error) {
+		return b.engine.Send(t.Context(), p, engine.SendRequest{
+			To: "callee", MessageID: "m", Message: canon.TextMessage("m", false, "hi"), Push: hook("h", "https://hook.test/"), IdempotencyKey: key,
+		})
+	}
+	first, err := send("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dns.address = netip.MustParseAddr("169.254.169.254")
+	again, err := send("k")
+	if err != nil || !again.Replayed || again.Task.ID != first.Task.ID {
+		t.Errorf("the repeated send gave %+v, %v; want task %s again", again, err, first.Task.ID)
+	}
+	for _, key := range []string{"", "another"} {
+		if out, err := send(key); hub.KindOf(err) != hub.Invalid {
+			t.Errorf("a new send with the key %q gave %+v, %v; want that its URL is refused", key, out, err)
+		}
+	}
+}
+
+func TestAFollowUpIsAuthorisedBeforeItsConfigurationIsLookedAt(t *testing.T) {
+	dns := &names{netip.MustParseAddr("169.254.169.254"), make(chan string, 100)}
+	b := open(t, func(b *bed) { b.save.Resolver = dns })
+	task := b.send(nil)
+	follow := func(who string) error {
+		_, err := b.engine.Send(t.Context(), principal(who), engine.SendRequest{
+			To: "callee", TaskID: task.ID, MessageID: "m", Message: canon.TextMessage("m", false, "hi"),
+			Push: hook("h", "https://hook.test/"), IdempotencyKey: "k",
+		})
+		return err
+	}
+	for _, who := range []string{"other", "callee"} {
+		if err := follow(who); hub.KindOf(err) != hub.NotFound {
+			t.Errorf("a message by the %s gave %v, want not found", who, err)
+		}
+	}
+	if len(dns.asked) > 0 {
+		t.Errorf("the name %s was looked up for strangers", <-dns.asked)
+	}
+	if err := follow("caller"); hub.KindOf(err) != hub.Invalid || len(dns.asked) != 1 {
+		t.Errorf("a message by the caller gave %v after %d look-ups, want that the URL is refused after 1", err, len(dns.asked))
+	}
+}
+
 func TestOnlyTheCallerHasToDoWithItsConfigurations(t *testing.T) {
 	b := open(t)
 	rc := receive(t, nil)

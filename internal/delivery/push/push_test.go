@@ -176,7 +176,7 @@ func TestADeadHostHoldsUpNobodyElse(t *testing.T) {
 	for i := range 10 {
 		b.send(hook("dead", fmt.Sprintf("%s/%d", dead.URL, i)))
 	}
-	b.until("the dead host to be busy", func() bool { return dead.count.Load() == 2 })
+	b.underWay(dead, 2)
 	task := b.send(hook("good", good.URL))
 	both, err := b.engine.SetPush(t.Context(), principal("caller"), engine.Ref{Task: task.ID}, *hook("dead too", dead.URL))
 	if err != nil {
@@ -439,7 +439,7 @@ func TestNoRoomIsNoFailure(t *testing.T) {
 			}
 			task := out.Task
 			if c.version == "1.0" {
-				b.until("the slot to be taken", func() bool { return busy.count.Load() == 1 })
+				b.underWay(busy, 1)
 				task = b.send(hook("h", busy.URL))
 			}
 			b.until("it to be put off", func() bool { return b.config(task, "h").NextTry.After(time.Now()) })
@@ -471,11 +471,39 @@ func TestALargeEventWaitsForRoomInMemory(t *testing.T) {
 		}
 		b.report(got, engine.ReportRequest{Events: []hub.Event{{Kind: hub.ArtifactEvent, ArtifactID: "a", LastChunk: true, Body: large}}})
 		if i == 0 {
-			b.until("the first to be under way", func() bool { return slow.count.Load() == 1 })
+			b.underWay(slow, 1)
 		}
 	}
 	b.until("the second to be put off", func() bool { return b.config(tasks[1], "h").NextTry.After(time.Now()) })
 	if c := b.config(tasks[1], "h"); c.Tries != 0 || c.LastError != "" {
 		t.Errorf("waiting for room counts as a failure: %+v", c)
 	}
+}
+
+func TestNoMoreIsFetchedThanMayBeHeld(t *testing.T) {
+	b := open(t, func(b *bed) { b.opt.Held = 3 << 20 })
+	release := make(chan struct{})
+	slow := receive(t, func(int64, http.ResponseWriter, *http.Request) { <-release })
+	large := []byte(`{"artifactId":"a","parts":[{"text":"` + strings.Repeat("x", 2<<20) + `"}]}`)
+	for range 2 {
+		sent := b.send(nil)
+		got, err := b.engine.Next(t.Context(), principal("callee"), engine.NextRequest{Wait: patience})
+		if err != nil || got == nil || got.ID != sent.ID {
+			t.Fatalf("next gave %v, %v", got, err)
+		}
+		if _, err := b.engine.SetPush(t.Context(), principal("caller"), engine.Ref{Task: got.ID}, *hook("h", slow.URL)); err != nil {
+			t.Fatal(err)
+		}
+		b.report(got, engine.ReportRequest{Events: []hub.Event{{Kind: hub.ArtifactEvent, ArtifactID: "a", LastChunk: true, Body: large}}})
+	}
+	b.underWay(slow, 2)
+	quick := receive(t, nil)
+	b.send(hook("h", quick.URL))
+	select {
+	case <-quick.came:
+		t.Error("a third was sent, although two hold as much as may be held")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(release)
+	b.next(quick)
 }

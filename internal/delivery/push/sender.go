@@ -28,6 +28,9 @@ const (
 	// forgetGrace is how long Forget lets a request finish by itself. One that is cut
 	// off may still be read by its receiver.
 	forgetGrace = 2 * time.Second
+	// lookMax is how many configurations one look fetches at the most: each may bring an
+	// event of 8 MiB.
+	lookMax = 16
 	// settleLimit bounds a settlement in a store that stands still.
 	settleLimit = time.Minute
 )
@@ -93,6 +96,9 @@ type Options struct {
 	// may have the same host, and PerCaller how many the same caller, who may give many
 	// hosts. Half of them at the most failed before. Defaults: 128, 16 and 32.
 	Parallel, PerHost, PerCaller int
+	// Held is how many bytes of events may be under way until no more are fetched.
+	// Default: 64 MiB.
+	Held int64
 	// Now is the store's clock. Default: time.Now.
 	Now func() time.Time
 }
@@ -115,6 +121,7 @@ func (o Options) withDefaults() Options {
 	o.Parallel = cmp.Or(o.Parallel, 128)
 	o.PerHost = cmp.Or(o.PerHost, 16)
 	o.PerCaller = cmp.Or(o.PerCaller, 32)
+	o.Held = cmp.Or(o.Held, 64<<20)
 	return o
 }
 
@@ -141,6 +148,7 @@ type Sender struct {
 	jobs    map[configKey]*job // that may send
 	busy    int                // jobs that are not settled yet
 	failing int                // those of them that failed before
+	held    int64              // bytes of their events
 	hosts   map[string]int     // busy ones by host
 	callers map[string]int     // and by the caller's address
 }
@@ -152,6 +160,7 @@ type configKey struct{ task, id string }
 type job struct {
 	hub.PushJob
 	host string
+	size int64 // bytes of its events
 	// enough is closed when no further request may begin; cut ends the one under way.
 	enough chan struct{}
 	once   sync.Once
@@ -275,7 +284,7 @@ func (s *Sender) pause(d time.Duration, hint <-chan struct{}) bool {
 func (s *Sender) fetch() (rest, wait time.Duration, err error) {
 	s.lending <- struct{}{}
 	defer func() { <-s.lending }()
-	room := s.opt.Parallel - s.Busy()
+	room := s.room()
 	if room <= 0 {
 		return gather, idle, nil // the end of a job is a hint
 	}
@@ -295,10 +304,23 @@ func (s *Sender) fetch() (rest, wait time.Duration, err error) {
 	return rest, wait, nil
 }
 
+// room is how many configurations may be fetched now.
+func (s *Sender) room() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held >= s.opt.Held {
+		return 0
+	}
+	return min(s.opt.Parallel-s.busy, lookMax)
+}
+
 // begin delivers a job in the background. It is false, and the job is put off, if it
 // would crowd out others.
 func (s *Sender) begin(p hub.PushJob) bool {
 	j := &job{PushJob: p, host: hostOf(p.Config.URL), enough: make(chan struct{}), quiet: make(chan struct{})}
+	for i := range p.Events {
+		j.size += int64(len(p.Events[i].Body))
+	}
 	key := configKey{p.Config.Task, p.Config.ID}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,6 +348,7 @@ func (s *Sender) crowds(j *job) bool {
 // count counts a job as begun (1) or settled (-1). s.mu is held.
 func (s *Sender) count(j *job, by int) {
 	s.busy += by
+	s.held += int64(by) * j.size
 	if j.Config.Tries > 0 {
 		s.failing += by
 	}

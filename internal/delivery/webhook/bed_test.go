@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/holdfast-hub/holdfast/internal/delivery"
 	"github.com/holdfast-hub/holdfast/internal/delivery/deliverytest"
 	"github.com/holdfast-hub/holdfast/internal/delivery/webhook"
 	"github.com/holdfast-hub/holdfast/internal/egress"
@@ -134,12 +135,32 @@ func play(a deliverytest.Agent) http.Handler {
 func TestDeliverer(t *testing.T) {
 	deliverytest.Run(t, func(t testing.TB, sealer hub.Sealer) deliverytest.Harness {
 		return deliverytest.Harness{
-			Deliverer: newDeliverer(t, sealer),
+			Deliverer: newDeliverer(t, sealer), Accepts: true,
 			Start: func(t testing.TB, address string, a deliverytest.Agent) deliverytest.Remote {
 				s := newServer(t, play(a))
 				return deliverytest.Remote{
 					Endpoint: hub.Endpoint{Kind: hub.WebhookDelivery, URL: s.url(), Sealed: sealed(t, sealer, address, "")},
 					Down:     s.down, Up: s.up,
+				}
+			},
+		}
+	})
+}
+
+// The suite holds for agents that are connected, too, whoever delivers to them.
+func TestDelivererThroughAConnection(t *testing.T) {
+	deliverytest.Run(t, func(t testing.TB, sealer hub.Sealer) deliverytest.Harness {
+		hook := newDeliverer(t, sealer)
+		return deliverytest.Harness{
+			Kind: hub.TunnelDelivery, Accepts: true,
+			Start: func(t testing.TB, address string, a deliverytest.Agent) deliverytest.Remote {
+				s := newServer(t, play(a))
+				return deliverytest.Remote{
+					Connection: &delivery.Connection{
+						Address: address, Instance: "one", Deliverer: hook,
+						Endpoint: hub.Endpoint{URL: s.url(), Sealed: sealed(t, sealer, address, "")},
+					},
+					Down: s.down, Up: s.up,
 				}
 			},
 		}

@@ -250,8 +250,11 @@ func testTerminalIsFinal(t *testing.T, b *bed) {
 		if after := get(); after != before {
 			t.Errorf("%s changed:\n%s\n%s", state, before, after)
 		}
-		next := decode[struct{ Task task }](t, b.call(b.caller, "SendMessage",
-			message("refine", fmt.Sprintf(`"contextId":%q,"referenceTaskIds":[%q],`, b.get(sent.ID).ContextID, sent.ID), immediately))).Task
+		about := fmt.Sprintf(`"contextId":%q,`, b.get(sent.ID).ContextID)
+		if f, _ := b.speak.(*formerBinding); f == nil || !f.proto { // which has no words for it
+			about += fmt.Sprintf(`"referenceTaskIds":[%q],`, sent.ID)
+		}
+		next := decode[struct{ Task task }](t, b.call(b.caller, "SendMessage", message("refine", about, immediately))).Task
 		if next.ID == sent.ID || next.ContextID != b.get(sent.ID).ContextID {
 			t.Errorf("refinement: %+v", next)
 		}
@@ -292,7 +295,11 @@ func testAuthRequired(t *testing.T, b *bed) {
 	decode[struct{ Task task }](t, b.sendTo(sent.ID, "done"))
 	b.lead(sent.ID, "completed")
 	all := s.states()
-	if want := []string{"1:task SUBMITTED", "2:WORKING", "3:AUTH_REQUIRED", "4:WORKING", "5:COMPLETED"}; !sameStates(all, want) {
+	want := []string{"1:task SUBMITTED", "2:WORKING", "3:AUTH_REQUIRED", "4:WORKING", "5:COMPLETED"}
+	if b.former() { // whose streams end with a question
+		want = want[:3]
+	}
+	if !sameStates(all, want) {
 		t.Errorf("stream %v, want %v", all, want)
 	}
 }

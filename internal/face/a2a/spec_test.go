@@ -48,10 +48,27 @@ var spec = []struct {
 	{"5.4 errors", nil, testErrors},
 }
 
+// notFormerSpec are the tests that are not for 0.3, and why.
+var notFormerSpec = map[string]string{
+	"3.1.4 filters":                      noListTasks,
+	"3.1.4 page sizes":                   noListTasks,
+	"3.1.4 pages under change":           noListTasks,
+	"3.1.4 pages over tied timestamps":   noListTasks,
+	"3.1.4 artifacts do not move a task": noListTasks,
+	"3.2.6 extensions":                   "asked with ListTasks, which it has not; TestSameAnswer names extensions over all six",
+	"3.6 versions":                       "a client of 0.3 need not name one; TestSameAnswer names versions over all six",
+}
+
+const noListTasks = "there is no such operation"
+
 // TestSpec: every binding does what the specification says.
 func TestSpec(t *testing.T) {
-	for _, speak := range bindings {
+	for _, speak := range six() {
+		_, former := speak.(*formerBinding)
 		for _, c := range spec {
+			if _, skip := notFormerSpec[c.name]; former && skip {
+				continue
+			}
 			t.Run(speak.name()+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				var change []func(*config.Config)

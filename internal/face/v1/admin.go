@@ -57,6 +57,8 @@ func (f *face) registerAdmin() {
 	serve(f, admin("delete-agent", "DELETE", "/v1/agents/{ref}", agents, "Delete an address. Its tokens end, its history stays.", 204), f.deleteAgent)
 	serve(f, named("set-endpoint", "PUT", "/v1/agents/{ref}/endpoint", agents, "Say how tasks reach an agent: at a URL, or with {\"url\":null} when it pulls them."), f.setEndpoint)
 	serve(f, named("set-own-endpoint", "PUT", "/v1/agents/me/endpoint", agents, "Say how tasks reach the caller: at a URL, or with {\"url\":null} when it pulls them."), f.setOwnEndpoint)
+	serve(f, named("list-attempts", "GET", "/v1/agents/{ref}/attempts", agents, "List the tries of the hub to bring tasks to an agent, the newest first."), f.listAttempts)
+	serve(f, named("list-own-attempts", "GET", "/v1/agents/me/attempts", agents, "List the tries of the hub to bring tasks to the caller, the newest first."), f.listOwnAttempts)
 	serve(f, admin("create-token", "POST", "/v1/agents/{ref}/tokens", tokens, "Create a token that acts as an address. Only this answer has its secret.", 201), f.createToken)
 	serve(f, admin("list-tokens", "GET", "/v1/agents/{ref}/tokens", tokens, "List the tokens of an address.", 200), f.listTokens)
 	serve(f, admin("list-all-tokens", "GET", "/v1/tokens", tokens, "List the tokens of all addresses.", 200), f.listAllTokens)
@@ -124,15 +126,31 @@ func (f *face) listAgents(ctx context.Context, p hub.Principal, _ *none) (*answe
 	if err != nil {
 		return nil, err
 	}
+	connected, err := f.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
 	list := wire.List[wire.Agent]{Data: make([]wire.Agent, 0, len(all))}
 	for i := range all {
-		list.Data = append(list.Data, f.agent(p, &all[i]))
+		a := f.agent(p, &all[i])
+		if owns(p, &all[i]) {
+			a.Presence = f.presence(&all[i], connected[all[i].ID])
+		}
+		list.Data = append(list.Data, a)
 	}
 	return &answer[wire.List[wire.Agent]]{list}, nil
 }
 
 func (f *face) getAgent(ctx context.Context, p hub.Principal, in *one) (*answer[wire.Agent], error) {
-	return f.agentAnswer(p)(f.opt.Identity.Agent(ctx, p, in.Ref))
+	a, err := f.opt.Identity.Agent(ctx, p, in.Ref)
+	if err != nil {
+		return nil, err
+	}
+	shown := f.agent(p, a)
+	if owns(p, a) {
+		shown.Presence, err = f.wholePresence(ctx, a)
+	}
+	return &answer[wire.Agent]{shown}, err
 }
 
 func (f *face) updateAgent(ctx context.Context, p hub.Principal, in *oneWith[wire.AgentRequest]) (*answer[wire.Agent], error) {
@@ -283,10 +301,10 @@ func (f *face) agent(p hub.Principal, a *hub.Address) wire.Agent {
 		ID: a.ID, Handle: a.Handle, Name: a.Handle, Kind: a.Kind.String(), Description: a.Description,
 		Access: a.Access.String(), LeaseS: int(a.Lease / time.Second), MaxRedeliveries: a.MaxRedeliveries,
 		DedupeMessageID: a.DedupeMessageID, OnUnknown: a.OnUnknown,
-		Delivery: delivery(a), URL: f.opt.PublicURL + "/a/" + a.Handle, CreatedAt: wire.Time{Time: a.CreatedAt},
+		Delivery: f.delivery(a), URL: f.opt.PublicURL + "/a/" + a.Handle, CreatedAt: wire.Time{Time: a.CreatedAt},
 		LastSeenAt: timeOrNil(f.opt.Engine.LastSeen(a.ID)),
 	}
-	if p.Admin() || p.Address == a.ID {
+	if owns(p, a) {
 		shown.Endpoint = f.endpoint(a)
 	}
 	var card wire.Card
@@ -297,7 +315,10 @@ func (f *face) agent(p hub.Principal, a *hub.Address) wire.Agent {
 }
 
 // delivery is how tasks reach an address, in /v1's words.
-func delivery(a *hub.Address) string {
+func (f *face) delivery(a *hub.Address) string {
+	if s, ok := f.opt.Engine.Standing(a.ID); ok {
+		return s.Kind
+	}
 	if a.Endpoint != nil {
 		return a.Endpoint.Kind
 	}
@@ -315,10 +336,7 @@ func (f *face) endpoint(a *hub.Address) *wire.Endpoint {
 	if !ok {
 		return shown
 	}
-	shown.Slots, shown.InFlight = s.Slots, s.InFlight
-	if s.Trouble != "" {
-		shown.Trouble = &wire.EndpointTrouble{Reason: s.Trouble, Since: wire.Time{Time: s.Since}, NextTry: wire.Time{Time: s.NextTry}}
-	}
+	shown.Slots, shown.InFlight, shown.Trouble = s.Slots, s.InFlight, trouble(&s)
 	if l := s.Last; l != nil {
 		shown.LastDelivery = &wire.EndpointDelivery{
 			TaskID: l.Task, Attempt: l.Attempt, Outcome: l.Outcome, Status: l.Status,

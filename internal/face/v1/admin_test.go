@@ -84,7 +84,6 @@ func TestAdministrationRefusals(t *testing.T) {
 		{"POST", "/v1/agents/coder/tokens", `{"expires_in":0}`, nil, 400, "invalid", "expires_in"},
 		{"POST", "/v1/agents/coder/tokens", `{"expires_in":"1h"}`, nil, 400, "invalid", "expires_in"},
 		{"DELETE", "/v1/tokens/none", ``, nil, 404, "not_found", ""},
-		{"PUT", "/v1/agents/coder/endpoint", `{"url":"https://x.example/hook","kind":"a2a"}`, nil, 400, "invalid", "kind"},
 		{"PUT", "/v1/agents/coder/endpoint", `{"url":"https://x.example/hook","kind":"carrier"}`, nil, 400, "invalid", "kind"},
 		{"PUT", "/v1/agents/coder/endpoint", `{"url":"http://127.0.0.1:9/hook"}`, nil, 400, "invalid", "url"},
 		{"PUT", "/v1/agents/coder/endpoint", `{"url":"ftp://x.example/hook"}`, nil, 400, "invalid", "url"},
@@ -176,6 +175,35 @@ func TestWithoutAnEndpointTheAgentPulls(t *testing.T) {
 	if other.body != none.body {
 		t.Errorf("%s and %s", other.body, none.body)
 	}
+}
+
+func TestAttemptsAndPresenceAreForTheOwner(t *testing.T) {
+	t.Parallel()
+	h, admin := start(t)
+	coder := agent(t, h, "coder")
+	other := agent(t, h, "other")
+	for _, c := range []struct {
+		as  who
+		ref string
+	}{{coder, "me"}, {coder, "coder"}, {admin, "coder"}} {
+		list := decode[wire.List[wire.Attempt]](t, c.as.want(200, "GET", "/v1/agents/"+c.ref+"/attempts?limit=5&task=none", ""))
+		if list.Data == nil || len(list.Data) != 0 || list.NextCursor != nil {
+			t.Errorf("%s: %+v", c.ref, list)
+		}
+		a := decode[wire.Agent](t, c.as.want(200, "GET", "/v1/agents/"+c.ref, ""))
+		if x := a.Presence; x == nil || x.Connected == nil || x.Waiting == nil || *x.Waiting != 0 || *x.Unfinished != 0 || x.Trouble != nil {
+			t.Errorf("%s: %+v", c.ref, x)
+		}
+	}
+	foreign, none := other.do("GET", "/v1/agents/coder/attempts", ""), other.do("GET", "/v1/agents/nobody/attempts", "")
+	refused(t, foreign, 403, "not_permitted", "")
+	if foreign.body != none.body {
+		t.Errorf("%s and %s", foreign.body, none.body)
+	}
+	if a := decode[wire.Agent](t, other.want(200, "GET", "/v1/agents/coder", "")); a.Presence != nil {
+		t.Errorf("a caller sees %+v", a.Presence)
+	}
+	refused(t, coder.do("GET", "/v1/agents/me/attempts?limit=0", ""), 400, "invalid", "limit")
 }
 
 func TestTokens(t *testing.T) {

@@ -108,7 +108,11 @@ func (f *face) show(w http.ResponseWriter, r *http.Request, p hub.Principal, at,
 	if err := checkClaim(t, claim); err != nil {
 		return err
 	}
-	return f.replyTask(w, t, p)
+	v := f.view(t, p)
+	if v.Dispatch, v.RemoteTask, err = f.dispatched(r.Context(), t); err != nil {
+		return err
+	}
+	return f.reply(w, canon.AppendTaskV1(make([]byte, 0, taskSize(t)), t, v))
 }
 
 // checkClaim refuses a claim that is not the task's newest; none at all will do.
@@ -200,11 +204,16 @@ func callee(r *http.Request, p hub.Principal) string {
 
 // appendTask appends a task as p sees it.
 func (f *face) appendTask(b []byte, t *hub.Task, p hub.Principal) []byte {
-	return canon.AppendTaskV1(b, t, canon.V1View{
+	return canon.AppendTaskV1(b, t, f.view(t, p))
+}
+
+// view is how p sees a task.
+func (f *face) view(t *hub.Task, p hub.Principal) canon.V1View {
+	return canon.V1View{
 		ForCallee: p.Address == t.Callee.ID,
 		Hint:      f.opt.Engine.Hint(p, t),
 		Delivery:  f.opt.Engine.Delivery(t.Callee),
-	})
+	}
 }
 
 // replyTask answers with a task.

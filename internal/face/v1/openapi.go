@@ -127,9 +127,15 @@ func (f *face) hotRoutes() []hotRoute {
 			Parameters:  []*huma.Param{ownID, claim},
 			Responses:   d.with(map[string]*huma.Response{}, 204, "The claim holds the task no more."),
 		}},
+		{"POST", "/v1/agents/me/tasks/{id}/redeliver", f.redeliver, huma.Operation{
+			OperationID: "redeliver-task", Summary: "Have a task delivered again", Tags: []string{callee},
+			Description: "A task of the caller's address that waits for its next delivery is delivered at once, even if the endpoint could not be reached a moment ago. One that is held is taken from its holder. Answered with 409 if it has ended or waits for its caller.",
+			Parameters:  []*huma.Param{ownID},
+			Responses:   d.ok(200, "The task that is offered.", wire.Task{}),
+		}},
 		{"POST", "/v1/tasks/{id}/requeue", f.requeue, huma.Operation{
 			OperationID: "requeue-task", Summary: "Offer a task again", Tags: []string{admin},
-			Description: "A task that a worker holds is taken from it and offered again. A failed one is sent again as a new task, which the answer shows. Needs an admin token.",
+			Description: "A task that a worker holds is taken from it and offered again; one that waits for its next delivery is offered without waiting any longer. A failed one is sent again as a new task, which the answer shows. Needs an admin token.",
 			Parameters:  []*huma.Param{ownID},
 			Responses:   d.ok(200, "The task that is offered.", wire.Task{}),
 		}},

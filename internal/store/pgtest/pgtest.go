@@ -30,6 +30,8 @@ var ErrMissing = errors.New("PostgreSQL is not installed; on Debian: apt-get ins
 type Options struct {
 	// Bin is the directory with initdb and postgres; the newest that is installed if empty.
 	Bin string
+	// Dir is where its temporary directory is made; the system's own if empty.
+	Dir string
 	// Durable has the server sync to the disk, which tests of anything else do without.
 	Durable bool
 	// Settings are lines for postgresql.conf.
@@ -84,7 +86,7 @@ func Start(ctx context.Context, opt Options) (_ *Server, err error) {
 		}
 	}
 	s := &Server{opt: opt}
-	if s.dir, err = os.MkdirTemp("", "pgtest-"); err != nil {
+	if s.dir, err = os.MkdirTemp(opt.Dir, "pgtest-"); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -304,7 +306,13 @@ func (s *Server) URLAs(name, password, database string) string {
 
 // Exec runs a statement in a database, as User.
 func (s *Server) Exec(ctx context.Context, database, sql string) error {
-	c, err := pgx.Connect(ctx, s.URL(database))
+	return ExecAt(ctx, s.URL(database), sql)
+}
+
+// ExecAt runs a statement in the database at a URL, of a server that another process may
+// have started.
+func ExecAt(ctx context.Context, url, sql string) error {
+	c, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}

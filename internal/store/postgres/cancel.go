@@ -11,7 +11,7 @@ import (
 
 // Cancel implements hub.Transitions.
 func (s *Store) Cancel(ctx context.Context, ref hub.TaskRef, by hub.Viewer) (*hub.Task, error) {
-	return write(ctx, s, needs{tasks: []string{ref.ID}, ends: true}, func(t *tx) (*hub.Task, error) {
+	return write(ctx, s, needs{tasks: []string{ref.ID}}, func(t *tx) (*hub.Task, error) {
 		h, me, err := t.findSeen(ref, by)
 		switch {
 		case err != nil:
@@ -31,8 +31,12 @@ func (s *Store) Cancel(ctx context.Context, ref hub.TaskRef, by hub.Viewer) (*hu
 }
 
 func (t *tx) cancel(h *head, message []byte, actor int64) error {
+	untold, err := t.untold(h)
+	if err != nil {
+		return err
+	}
 	h.CancelOutcome = hub.CancelConfirmed
-	if h.open {
+	if h.open || untold {
 		h.CancelOutcome = hub.CancelUnconfirmed
 	}
 	return t.end(h, hub.Canceled, message, actor, nil)
@@ -63,7 +67,7 @@ func (s *Store) CancelQueued(ctx context.Context, callee string, limit int) (hub
 }
 
 // lockSome locks rows of queue that a condition is true of and nobody else has locked,
-// and gives their tasks in that order. Their lanes are locked, too, for those that end.
+// and gives their tasks in that order.
 func (t *tx) lockSome(where, order string, limit int, args ...any) (list []*head, err error) {
 	var ids []uuid.UUID
 	err = t.each("SELECT task FROM queue WHERE "+where+" ORDER BY "+order+" LIMIT "+number(limit)+" FOR UPDATE SKIP LOCKED", args, func(r row) error {
@@ -73,7 +77,6 @@ func (t *tx) lockSome(where, order string, limit int, args ...any) (list []*head
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	t.lockLanes(&plan{ending: ids})
 	t.later("SELECT "+txColumns+headFrom+"WHERE t.id = ANY($1::uuid[])", []any{ids}, func(r row) error {
 		t.know(r).locked = true
 		return nil
@@ -100,10 +103,12 @@ func (s *Store) Requeue(ctx context.Context, task, newID string) (*hub.Task, err
 			return nil, hub.ErrTaskNotFound()
 		case h.Phase == hub.Leased:
 			return t.takeBack(h)
+		case h.Phase == hub.Ready:
+			return t.hurry(h)
 		case h.State == hub.Failed:
 			return t.repeat(h, newID)
 		}
-		return nil, hub.Errorf(hub.Conflict, "the task is %s (%s); only a failed task, or one that a callee holds, can be requeued", h.State, h.Phase)
+		return nil, hub.Errorf(hub.Conflict, "the task is %s (%s); only a failed task, one that a callee holds, and one that waits for a callee can be requeued", h.State, h.Phase)
 	})
 }
 
@@ -119,6 +124,19 @@ func (t *tx) takeBack(h *head) (*hub.Task, error) {
 	return t.view(h), nil
 }
 
+// hurry ends the backoff of a ready task, if it has one.
+func (t *tx) hurry(h *head) (*hub.Task, error) {
+	if h.ranked {
+		return t.view(h), nil
+	}
+	if err := t.offer(h); err != nil {
+		return nil, err
+	}
+	t.saveQueue(h)
+	t.log(h, hub.ActRequeued, actorHub, "offered at once by hand")
+	return t.view(h), nil
+}
+
 // repeat sends a failed task once more, as a new one.
 func (t *tx) repeat(old *head, id string) (*hub.Task, error) {
 	r, err := t.one("SELECT (SELECT 1 FROM address WHERE n = $1 AND deleted_at IS NULL), (SELECT body FROM message WHERE task = $2 AND n = 1)", old.callee, old.id)
@@ -127,10 +145,6 @@ func (t *tx) repeat(old *head, id string) (*hub.Task, error) {
 	}
 	if r.null(0) {
 		return nil, hub.Errorf(hub.Conflict, "the address that the task was sent to has been deleted and takes no more work")
-	}
-	l, err := t.lane(laneKey{old.callee, old.caller})
-	if err != nil {
-		return nil, err
 	}
 	f, err := t.floor(old.callee)
 	if err != nil {
@@ -147,8 +161,8 @@ func (t *tx) repeat(old *head, id string) (*hub.Task, error) {
 	if old.Run == old.ID {
 		h.Run = id
 	}
-	h.rank, h.ranked = f.at, true
-	l.open, l.dirty = l.open+1, true
+	h.rank, h.ranked, h.base = f.at, true, -1
+	t.count(laneKey{old.callee, old.caller}, 1)
 	t.insertTask(h, r.blob(1))
 	t.log(h, hub.ActRequeued, actorHub, "repeats "+old.ID)
 	return t.view(h), nil

@@ -94,43 +94,27 @@ func (t *tx) setStatus(h *head, e hub.Event) {
 // addMessage appends to the history; a question (seq > 0) has its body in its event.
 func (t *tx) addMessage(h *head, fromCallee bool, seq int64, body []byte) {
 	h.Messages++
-	var seqArg any
-	if seq > 0 {
-		seqArg = seq
-	} else {
+	if seq == 0 {
 		h.bytes += int64(len(body))
 	}
-	t.exec("INSERT INTO message (task, n, from_callee, undelivered, seq, body) VALUES ($1,$2,$3,false,$4,$5)",
-		h.id, h.Messages, fromCallee, seqArg, body)
+	t.wrote = true
+	t.rows.addMessage(h, fromCallee, seq, body)
 }
 
-// save writes a task's row.
+// save has a task's row written.
 func (t *tx) save(h *head) {
-	t.exec(`UPDATE task SET state = $2, state_at = $3, status_seq = $4, seq = $5, messages = $6, bytes = $7,
-		attempt = $8, failures = $9, cancel_outcome = $10, error = $11, claimed_at = $12, ended_at = $13 WHERE id = $1`,
-		h.id, h.State, h.StateAt, h.statusSeq, h.Seq, h.Messages, h.bytes,
-		h.Attempt, h.Failures, h.CancelOutcome, optional(h.Error), h.ClaimedAt, h.EndedAt)
+	t.wrote, h.saved = true, true
+	t.rows.change(h)
 }
 
-// saveProgress writes a task's row when its status did not change.
-func (t *tx) saveProgress(h *head) {
-	t.exec("UPDATE task SET seq = $2, messages = $3, bytes = $4, attempt = $5, claimed_at = $6 WHERE id = $1",
-		h.id, h.Seq, h.Messages, h.bytes, h.Attempt, h.ClaimedAt)
-}
-
-// saveQueue writes an unfinished task's row in the queue.
+// saveQueue has an unfinished task's row in the queue written, and that of one that has
+// ended removed.
 func (t *tx) saveQueue(h *head) {
-	var rank any
-	if h.ranked {
-		rank = h.rank
-	}
 	if h.Phase != hub.Leased {
 		h.LeaseUntil = time.Time{}
 	}
-	t.exec(`UPDATE queue SET phase = $2, rank = $3, due_at = $4, lease_until = $5, lease_ms = $6, attempt = $7, failures = $8,
-		open = $9, provisional = $10, lapsed = $11, seen = $12 WHERE task = $1`,
-		h.id, h.Phase, rank, due(h), h.LeaseUntil, h.leaseFor.Milliseconds(), h.Attempt, h.Failures,
-		h.open, h.provisional, h.lapse, h.seen)
+	t.wrote, h.placed = true, true
+	t.rows.change(h)
 }
 
 // due is when a sweep has to look at the task: the end of its lease or backoff, or
@@ -181,9 +165,8 @@ func (t *tx) closeAttempt(h *head, outcome int, digest []byte) {
 	if h.Attempt == 0 {
 		return
 	}
-	t.exec(`INSERT INTO attempt (task, n, claimed_at, outcome, ended_at, digest, late) VALUES ($1,$2,$3,$4,$5,$6,false)
-		ON CONFLICT (task, n) DO UPDATE SET outcome = excluded.outcome, ended_at = excluded.ended_at, digest = coalesce(excluded.digest, attempt.digest)`,
-		h.id, h.Attempt, h.ClaimedAt, outcome, t.now, digest)
+	t.wrote = true
+	t.rows.endAttempt(h, outcome, t.now, digest)
 }
 
 // log writes a line of the activity feed.
@@ -209,10 +192,6 @@ func endKind(s hub.State) hub.ActivityKind {
 // end brings a task to a terminal state; h.Error and h.CancelOutcome are set
 // before. Its place in the queue goes, and what its holder never saw is marked.
 func (t *tx) end(h *head, state hub.State, message []byte, actor int64, digest []byte) error {
-	l, err := t.lane(laneKey{h.callee, h.caller})
-	if err != nil {
-		return err
-	}
 	h.EndedAt = t.now
 	t.setStatus(h, hub.Event{State: state, Body: message})
 	if h.open {
@@ -220,8 +199,8 @@ func (t *tx) end(h *head, state hub.State, message []byte, actor int64, digest [
 	}
 	h.Phase, h.ranked, h.open, h.LeaseUntil, h.Due = hub.Done, false, false, time.Time{}, time.Time{}
 	t.save(h)
-	t.exec("DELETE FROM queue WHERE task = $1", h.id)
-	l.open, l.dirty = l.open-1, true
+	t.saveQueue(h)
+	t.count(laneKey{h.callee, h.caller}, -1)
 	t.log(h, endKind(state), actor, h.Error)
 	return t.markUndelivered(h)
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -23,13 +24,24 @@ type readyList struct {
 
 // readySQL reads and locks the first ready tasks of a callee ($1), $2 of them, that
 // nobody else has locked. Both rows are locked, so that both are as they were committed
-// last. None stands below the floor, unless somebody else had it locked; to begin there
-// skips what is left of those that were claimed and not yet cleaned away. $3 begins at
-// the very front.
+// last. None stands below the floor, unless somebody else had it locked or another replica
+// accepted it meanwhile, which is why $4 begins somewhat lower; to begin there skips what is
+// left of those that were claimed and not yet cleaned away. $3 begins at the very front.
 const readySQL = "SELECT " + headColumns + ", NULL::bytea" + floorColumn + `FROM queue q JOIN task t ON t.id = q.task
 	WHERE q.callee = $1 AND q.rank IS NOT NULL AND
-		q.rank >= CASE WHEN $3::boolean THEN 0 ELSE coalesce((SELECT m.floor FROM mailbox m WHERE m.callee = $1), 0) END
+		q.rank >= CASE WHEN $3::boolean THEN 0 ELSE coalesce((SELECT m.floor FROM mailbox m WHERE m.callee = $1), 0) - $4::bigint END
 	ORDER BY q.rank, q.n LIMIT $2 FOR UPDATE OF q, t SKIP LOCKED`
+
+// replicaSlack is by how many ranks the floor may rise while another replica accepts a
+// task, which then stands below it.
+const replicaSlack = 128
+
+func (s *Store) floorSlack() int64 {
+	if s.peers.Load() {
+		return replicaSlack
+	}
+	return 0
+}
 
 // readReady has the first n ready tasks of a callee read.
 func (t *tx) readReady(callee int64, n int, front bool) {
@@ -38,7 +50,7 @@ func (t *tx) readReady(callee int64, n int, front bool) {
 	if front {
 		t.s.lookedInFront(callee, 0)
 	}
-	t.later(readySQL, []any{callee, n, front}, func(r row) error {
+	t.later(readySQL, []any{callee, n, front, t.s.floorSlack()}, func(r row) error {
 		h := t.know(r)
 		h.locked = true
 		l.list = append(l.list, h)
@@ -171,12 +183,10 @@ func (t *tx) take(h *head, c hub.ClaimSpec) (*hub.Task, error) {
 	}
 	h.Attempt++
 	h.open, h.seen, h.ClaimedAt = true, h.Messages, t.now
-	if h.State == hub.Working {
-		t.saveProgress(h)
-	} else {
+	if h.State != hub.Working {
 		t.setStatus(h, hub.Event{State: hub.Working})
-		t.save(h)
 	}
+	t.save(h)
 	t.saveQueue(h)
 	t.log(h, hub.ActClaimed, h.callee, "")
 	return t.whole(h), nil
@@ -186,10 +196,44 @@ func (t *tx) take(h *head, c hub.ClaimSpec) (*hub.Task, error) {
 // transaction is committed.
 func (t *tx) whole(h *head) *hub.Task {
 	out := t.view(h)
-	loadHistory(t.conn, h, out, -1)
+	switch {
+	case h.Messages == 1 && h.first != nil:
+		out.History = []hub.Message{{N: 1, Body: h.first}}
+	case h.Messages == 1: // most tasks, most of the time
+		t.firsts[h.id] = append(t.firsts[h.id], out)
+	default:
+		loadHistory(t.conn, h, out, -1)
+	}
 	fold := loadArtifacts(t.conn, h, out)
 	t.folds = append(t.folds, fold)
+	t.wholes = append(t.wholes, claimedWhole{h, out})
 	return out
+}
+
+// claimedWhole is a task that was claimed, which is read with the commit.
+type claimedWhole struct {
+	h   *head
+	out *hub.Task
+}
+
+// readWholes reads what was claimed once more, because what came with the commit is lost.
+func (s *Store) readWholes(ctx context.Context, claimed []claimedWhole) error {
+	if len(claimed) == 0 {
+		return nil
+	}
+	return s.read(ctx, func(c *conn) error {
+		var folds []func() error
+		for _, w := range claimed {
+			w.out.History = nil
+			loadHistory(c, w.h, w.out, -1)
+			folds = append(folds, loadArtifacts(c, w.h, w.out))
+		}
+		err := c.flush()
+		for _, fold := range folds {
+			err = errors.Join(err, fold())
+		}
+		return err
+	})
 }
 
 // Release implements hub.Transitions.
@@ -227,7 +271,7 @@ func (t *tx) heldBy(task, callee string, attempt int) (*head, error) {
 
 // Lose implements hub.Transitions.
 func (s *Store) Lose(ctx context.Context, l hub.Loss) (*hub.Task, error) {
-	return write(ctx, s, needs{tasks: []string{l.Task}, ends: true}, func(t *tx) (*hub.Task, error) {
+	return write(ctx, s, needs{tasks: []string{l.Task}}, func(t *tx) (*hub.Task, error) {
 		h, err := t.heldBy(l.Task, l.Callee, l.Attempt)
 		if err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ type conn struct {
 	c     *pgx.Conn
 	ctx   context.Context // of the transaction: it ends when that has taken too long
 	batch *pgx.Batch
-	// rows are those that wait to be inserted together.
+	// rows are those that wait to be written together.
 	rows rows
 }
 
@@ -27,11 +27,18 @@ func newConn(ctx context.Context, c *pgx.Conn) *conn {
 	return &conn{c: c, ctx: ctx, batch: &pgx.Batch{}}
 }
 
-// exec has a statement sent with the next flush, which has its error.
-func (c *conn) exec(sql string, args ...any) { c.batch.Queue(sql, bind(args)...) }
+// exec has a statement sent with the next flush, which has its error. It comes after
+// the rows that wait to be written, as do all others.
+func (c *conn) exec(sql string, args ...any) {
+	c.writeRows()
+	c.queue(sql, args...)
+}
+
+func (c *conn) queue(sql string, args ...any) { c.batch.Queue(sql, bind(args)...) }
 
 // later has a query sent with the next flush, which then calls f for each of its rows.
 func (c *conn) later(sql string, args []any, f func(r row) error) {
+	c.writeRows()
 	c.batch.Queue(sql, bind(args)...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := f(rows.RawValues()); err != nil {
@@ -44,7 +51,7 @@ func (c *conn) later(sql string, args []any, f func(r row) error) {
 
 // flush sends what waits, in one round trip.
 func (c *conn) flush() error {
-	c.insertRows()
+	c.writeRows()
 	if c.batch.Len() == 0 {
 		return nil
 	}
@@ -56,7 +63,6 @@ func (c *conn) flush() error {
 // each sends what waits and a query, and calls f for each of its rows. f must not use
 // the connection.
 func (c *conn) each(sql string, args []any, f func(r row) error) error {
-	c.insertRows()
 	c.later(sql, args, f)
 	return c.flush()
 }

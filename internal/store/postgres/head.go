@@ -30,6 +30,14 @@ type head struct {
 	seen                     int
 	asOf                     bool // as it was after event Seq, which is not the newest
 	locked                   bool // by this transaction
+
+	// What has to be written of it, by writeRows: all if it is fresh, else its row in
+	// task, its row in queue. listed: it is on the list.
+	fresh, saved, placed, listed bool
+	// base is the rank of its lane that the rank of a fresh one follows from; negative for none.
+	base int64
+	// first is its first message if it was accepted in this transaction.
+	first []byte
 }
 
 const headColumns = `t.id, t.context, t.n, t.caller, t.callee, t.state, t.state_at, t.status_seq, t.seq, t.messages, t.bytes,
@@ -210,7 +218,6 @@ func loadHistory(c *conn, h *head, into *hub.Task, limit int) {
 
 // messagesAfter has the messages with a number above n read.
 func messagesAfter(c *conn, h *head, n int, f func(hub.Message)) {
-	c.insertRows() // questions have their text in events
 	c.later(`SELECT m.n, m.from_callee, m.undelivered, coalesce(m.body, e.body) FROM message m
 		LEFT JOIN event e ON e.task = m.task AND e.seq = m.seq
 		WHERE m.task = $1 AND m.n > $2 AND (m.seq IS NULL OR (m.seq <> $3 AND m.seq <= $4)) ORDER BY m.n`,
@@ -233,7 +240,6 @@ func loadArtifacts(c *conn, h *head, into *hub.Task) (fold func() error) {
 	if h.Seq <= 2 { // submitted, working
 		return func() error { return nil }
 	}
-	c.insertRows()
 	var order []string // by first appearance
 	chunks := make(map[string][][]byte)
 	from := "1"

@@ -37,9 +37,13 @@ func (c *changed) empty() bool {
 
 const (
 	channel = "holdfast"
-	// notifyGap is the least time between two notifications of a replica: at commit they
-	// take a lock that all of the server's share.
-	notifyGap = 5 * time.Millisecond
+	// notifyGapMin and notifyGapMax bound the time between two notifications of a replica:
+	// at commit they take a lock that all of the server's share. In between it is
+	// notifyShare times what the last one took, so that a busy server has fewer of them and
+	// an idle one tells at once.
+	notifyGapMin = time.Millisecond
+	notifyGapMax = 10 * time.Millisecond
+	notifyShare  = 4
 	// notifyMax bounds a notification's text; PostgreSQL takes 8,000 bytes.
 	notifyMax = 7_900
 	// keepMax is how many tasks are remembered between two notifications; of more than
@@ -101,13 +105,14 @@ func (s *Store) tell(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		began := time.Now()
 		if w := s.changes.take(); !w.empty() && s.peers.Load() {
 			if err := s.notify(ctx, w); err != nil && ctx.Err() == nil {
 				s.opt.Log.Warn("cannot tell the other replicas what has changed; they find out within a second", "error", err)
 			}
 		}
 		select {
-		case <-time.After(notifyGap):
+		case <-time.After(min(max(notifyShare*time.Since(began), notifyGapMin), notifyGapMax)):
 		case <-ctx.Done():
 			return
 		}
@@ -124,7 +129,8 @@ func (s *Store) notify(ctx context.Context, w changed) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, lookEvery)
 	defer cancel()
-	_, err = s.pool.Exec(limited, "SELECT pg_notify($1, $2)", channel, string(text))
+	// There is nothing to keep, so nothing to wait for the disk for.
+	_, err = s.pool.Exec(limited, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", channel, string(text))
 	return err
 }
 

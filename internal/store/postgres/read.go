@@ -296,6 +296,32 @@ func scanEvent(r row) hub.Event {
 	}
 }
 
+// MailboxStats implements hub.Reads.
+func (s *Store) MailboxStats(ctx context.Context, address string) (out hub.MailboxStats, err error) {
+	err = s.read(ctx, func(c *conn) error {
+		// Of the tasks that are next, for all would be a scan: which has waited longest?
+		r, err := c.one(`WITH a AS MATERIALIZED (SELECT n FROM address WHERE id = $1)
+			SELECT (SELECT count(*) FROM queue WHERE callee = (SELECT n FROM a) AND rank IS NOT NULL),
+				(SELECT coalesce(sum(open), 0)::bigint FROM lane WHERE callee = (SELECT n FROM a)),
+				(SELECT min(t.state_at) FROM task t WHERE t.id IN (SELECT task FROM queue
+					WHERE callee = (SELECT n FROM a) AND rank IS NOT NULL ORDER BY rank, n LIMIT 1000)),
+				(extract(epoch FROM clock_timestamp()) * 1000)::bigint`, address)
+		if err != nil {
+			return err
+		}
+		out.Ready, out.Open = int(r.int(0)), int(r.int(1))
+		if !r.null(2) {
+			now := r.time(3)
+			if s.opt.Now != nil {
+				now = s.opt.Now()
+			}
+			out.OldestReady = now.Sub(r.time(2))
+		}
+		return nil
+	})
+	return out, err
+}
+
 // QueueStats implements hub.Reads.
 func (s *Store) QueueStats(ctx context.Context) (out hub.QueueStats, err error) {
 	err = s.read(ctx, func(c *conn) error {

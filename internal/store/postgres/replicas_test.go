@@ -105,6 +105,9 @@ func (s *spread) Activity(ctx context.Context, q hub.ActivityQuery) (hub.Activit
 func (s *spread) QueueStats(ctx context.Context) (hub.QueueStats, error) {
 	return s.next().QueueStats(ctx)
 }
+func (s *spread) MailboxStats(ctx context.Context, address string) (hub.MailboxStats, error) {
+	return s.next().MailboxStats(ctx, address)
+}
 func (s *spread) CreateAddress(ctx context.Context, a hub.Address) error {
 	return s.next().CreateAddress(ctx, a)
 }
@@ -186,3 +189,40 @@ func (s *spread) Redeliver(ctx context.Context, by hub.Viewer, failure string) (
 	return s.next().Redeliver(ctx, by, failure)
 }
 func (s *spread) Ping(ctx context.Context) error { return s.next().Ping(ctx) }
+func (s *spread) BeginDispatch(ctx context.Context, d hub.Dispatch) (*hub.Dispatch, error) {
+	return s.next().BeginDispatch(ctx, d)
+}
+func (s *spread) LinkDispatch(ctx context.Context, task string, attempt int, remoteTask, remoteContext string) error {
+	return s.next().LinkDispatch(ctx, task, attempt, remoteTask, remoteContext)
+}
+func (s *spread) EndDispatch(ctx context.Context, e hub.DispatchEnd) error {
+	return s.next().EndDispatch(ctx, e)
+}
+func (s *spread) ListDispatches(ctx context.Context, f hub.DispatchFilter) (hub.DispatchPage, error) {
+	return s.next().ListDispatches(ctx, f)
+}
+func (s *spread) CanceledDispatches(ctx context.Context, addresses []string, after time.Duration, limit int) ([]hub.Dispatch, error) {
+	return s.next().CanceledDispatches(ctx, addresses, after, limit)
+}
+func (s *spread) SettleCancel(ctx context.Context, task string, attempt int, o hub.CancelOutcome) error {
+	return s.next().SettleCancel(ctx, task, attempt, o)
+}
+
+// Own is of the one replica that asks.
+func (s *spread) Own(ctx context.Context, addresses []string) ([]string, error) {
+	return s.replicas[0].Own(ctx, addresses)
+}
+func (s *spread) Connect(ctx context.Context, i hub.Instance) error { return s.next().Connect(ctx, i) }
+
+// Disconnect is what the replica says that the instance is connected to.
+func (s *spread) Disconnect(ctx context.Context, address, name string) error {
+	for _, r := range s.replicas {
+		if err := r.Disconnect(ctx, address, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+func (s *spread) Instances(ctx context.Context, address string) ([]hub.Instance, error) {
+	return s.next().Instances(ctx, address)
+}

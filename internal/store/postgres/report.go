@@ -11,7 +11,7 @@ import (
 
 // Report implements hub.Transitions.
 func (s *Store) Report(ctx context.Context, r hub.Report) (hub.Reported, error) {
-	n := needs{tasks: []string{r.Task}, ends: r.State.Terminal()}
+	n := needs{tasks: []string{r.Task}}
 	for i := range r.Events {
 		if e := &r.Events[i]; e.Kind == hub.ArtifactEvent && e.Append {
 			n.artifacts = append(n.artifacts, artifactKey{r.Task, e.ArtifactID})
@@ -202,8 +202,7 @@ func (t *tx) applyEvent(h *head, e hub.Event) {
 	t.addEvent(h, e)
 	if !e.Append {
 		t.artifacts[artifactKey{h.ID, e.ArtifactID}] = true
-		t.exec("INSERT INTO artifact (task, id, n, start) VALUES ($1, $2, $3, $3) ON CONFLICT (task, id) DO UPDATE SET start = excluded.start",
-			h.id, e.ArtifactID, h.Seq)
+		t.rows.startArtifact(h, e.ArtifactID)
 	}
 }
 
@@ -226,11 +225,7 @@ func (t *tx) renew(h *head, r *hub.Report) {
 		t.setStatus(h, hub.Event{State: hub.Working, Body: r.Message})
 	}
 	if len(r.Events) > 0 || len(r.Message) > 0 {
-		if h.StateAt.Equal(t.now) {
-			t.save(h)
-		} else {
-			t.saveProgress(h)
-		}
+		t.save(h)
 		t.log(h, hub.ActProgress, h.callee, "")
 	}
 	h.provisional = false
@@ -257,7 +252,7 @@ func (t *tx) heartbeat(b *hub.Heartbeat) (*hub.Beat, error) {
 		return nil, hub.ErrTaskNotFound()
 	}
 	if h.State == hub.Canceled && h.Attempt > 0 && (b.Attempt == 0 || b.Attempt == h.Attempt) {
-		return t.cancelSeen(h), nil
+		return t.cancelSeen(h, b.Unread), nil
 	}
 	if err := checkClaim(h, b.Attempt); err != nil {
 		return nil, err
@@ -268,7 +263,8 @@ func (t *tx) heartbeat(b *hub.Heartbeat) (*hub.Beat, error) {
 	}
 	out := &hub.Beat{State: h.State}
 	if b.Unread {
-		after = h.Messages
+		after, h.seen = h.Messages, max(h.seen, min(b.After, h.Messages))
+		out.Unseen = h.seen < h.Messages
 	} else {
 		h.seen = h.Messages
 	}
@@ -289,9 +285,10 @@ func (t *tx) heartbeat(b *hub.Heartbeat) (*hub.Beat, error) {
 	return out, nil
 }
 
-// cancelSeen tells the last holder of a canceled task, and notes that it knows.
-func (t *tx) cancelSeen(h *head) *hub.Beat {
-	if h.CancelOutcome == hub.CancelUnconfirmed {
+// cancelSeen tells the last holder of a canceled task, and notes that it knows unless it
+// has to tell somebody else first.
+func (t *tx) cancelSeen(h *head, unread bool) *hub.Beat {
+	if h.CancelOutcome == hub.CancelUnconfirmed && !unread {
 		t.setOutcome(h, hub.CancelConfirmed)
 		t.log(h, hub.ActCancelSeen, h.callee, "")
 	}

@@ -81,6 +81,9 @@ func (t *tx) send(m *sending) (hub.Sent, error) {
 	if err != nil {
 		return hub.Sent{}, err
 	}
+	if m.Refuse != nil {
+		return hub.Sent{}, m.Refuse
+	}
 	if m.Push != nil {
 		if err := t.roomForPush(h, m.Push, m.Limits); err != nil {
 			return hub.Sent{}, err
@@ -145,7 +148,7 @@ func (t *tx) openQuestion(m *sending) (newest *head) {
 
 // accept makes a new task.
 func (t *tx) accept(m *sending) (*head, error) {
-	l, err := t.lane(laneKey{m.callee, m.caller})
+	l, err := t.lane(laneKey{m.callee, m.caller}, int64(m.Limits.OpenTasks))
 	if err != nil {
 		return nil, err
 	}
@@ -158,12 +161,13 @@ func (t *tx) accept(m *sending) (*head, error) {
 		e.RetryAfter = 10 * time.Second
 		return nil, e
 	}
-	l.rank, l.open, l.dirty = max(l.rank, f.at)+1, l.open+1, true
+	l.rank = max(l.rank, f.at) + 1
+	t.count(laneKey{m.callee, m.caller}, 1)
 	h, err := t.newHead(&m.Send, m.caller, m.callee)
 	if err != nil {
 		return nil, err
 	}
-	h.rank, h.ranked = l.rank, true
+	h.rank, h.ranked, h.base = l.rank, true, l.base
 	t.insertTask(h, m.Message)
 	return h, nil
 }
@@ -188,18 +192,12 @@ func (t *tx) newHead(in *hub.Send, caller, callee int64) (*head, error) {
 // insertTask writes the rows of a new task, whose lane has been charged.
 func (t *tx) insertTask(h *head, message []byte) {
 	h.bytes = int64(len(message) + len(h.Tags) + len(h.Metadata))
-	t.exec(`WITH x AS (INSERT INTO task (id, context, caller, callee, state, state_at, status_seq, seq, messages, bytes, attempt, failures, cancel_outcome,
-			tags, metadata, parent_task, parent_call, run, trace, requeue_of, deadline, created_at, pushes, polls)
-			VALUES ($1,$2,$3,$4,$5,$6,0,1,1,$7,0,0,0,$8,$9,$10,$11,$12,$13,$14,$15,$6,0,0) RETURNING id, n)
-		INSERT INTO queue (task, n, callee, caller, phase, rank, due_at, deadline, lease_ms, attempt, failures, open, provisional, lapsed, seen)
-			SELECT x.id, x.n, $4, $3, $16, $17, $15, $15, 0, 0, 0, false, false, false, 0 FROM x`,
-		h.id, h.ContextID, h.caller, h.callee, h.State, h.StateAt, h.bytes,
-		h.Tags, h.Metadata, optional(h.ParentTask), optional(h.ParentCall), h.Run, optional(h.Trace), optional(h.RequeueOf),
-		h.Deadline, h.Phase, h.rank)
+	h.fresh = true
+	t.rows.change(h)
 	h.locked, t.heads[h.id] = true, h
 	t.addEvent(h, hub.Event{Kind: hub.StatusEvent, State: hub.Submitted})
-	t.exec("INSERT INTO message (task, n, from_callee, undelivered, body) VALUES ($1,1,false,false,$2)", h.id, message)
-	h.Messages = 1
+	h.Messages, h.first = 1, message
+	t.rows.addMessage(h, false, 0, message)
 	t.becameReady(h)
 	t.log(h, hub.ActSent, h.caller, "")
 }
@@ -211,7 +209,7 @@ func (t *tx) followUp(h *head, m *sending) error {
 	}
 	t.addMessage(h, false, 0, m.Message)
 	if h.Phase != hub.Parked {
-		t.saveProgress(h)
+		t.save(h)
 		t.changed.task(h.ID) // its holder's heartbeat may wait for it
 		t.log(h, hub.ActMessage, m.caller, "")
 		return nil
@@ -278,6 +276,7 @@ func (t *tx) replayed(m *sending) (*head, error) {
 // addKey keeps the key of a send.
 func (t *tx) addKey(h *head, m *sending) {
 	fingerprint := half(m.Key.Fingerprint)
-	t.exec("INSERT INTO idempotency (hash, task, fingerprint) VALUES ($1,$2,$3)", m.hash[:], h.id, fingerprint)
+	t.wrote = true
+	t.rows.addKey(h, m.hash[:], fingerprint)
 	t.sent[m.hash] = &keyRow{task: h.id, fingerprint: fingerprint}
 }

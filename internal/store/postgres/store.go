@@ -62,6 +62,7 @@ type Store struct {
 	epoch     int64       // of the activity
 	replica   int64       // replica.n
 	peers     atomic.Bool // there are other replicas
+	clock     atomic.Pointer[reading]
 	// horizonPatience is that of the constant; shorter in tests.
 	horizonPatience time.Duration
 	changes         changes
@@ -153,7 +154,7 @@ func (s *Store) stayAlive(ctx context.Context) {
 			return
 		}
 		limited, cancel := context.WithTimeout(ctx, s.opt.Patience)
-		_, err := s.pool.Exec(limited, "INSERT INTO replica (n, seen_at) OVERRIDING SYSTEM VALUE VALUES ($1, clock_timestamp()) ON CONFLICT (n) DO UPDATE SET seen_at = excluded.seen_at", s.replica)
+		_, err := s.pool.Exec(limited, beatSQL, s.replica)
 		if err == nil {
 			err = s.countPeers(limited)
 		}
@@ -171,11 +172,28 @@ func (s *Store) countPeers(ctx context.Context) error {
 		return err
 	}
 	var peers bool
-	err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM replica WHERE n <> $1 AND seen_at > clock_timestamp() - "+replicaSilence+")", s.replica).Scan(&peers)
+	var now time.Time
+	began := time.Now()
+	err := s.pool.QueryRow(ctx, "SELECT clock_timestamp(), EXISTS (SELECT 1 FROM replica WHERE n <> $1 AND seen_at > clock_timestamp() - "+replicaSilence+")", s.replica).Scan(&now, &peers)
 	if err == nil {
 		s.peers.Store(peers)
+		s.clock.Store(&reading{now, began.Add(time.Since(began) / 2)})
 	}
 	return err
+}
+
+// reading is what the database's clock said at a moment of this process.
+type reading struct{ said, at time.Time }
+
+// Time is the time by the database's clock, which all replicas have in common: as it was
+// last read, and what has passed since. Whether this machine's clock is right does not
+// matter.
+func (s *Store) Time() time.Time {
+	if s.opt.Now != nil {
+		return s.opt.Now()
+	}
+	r := s.clock.Load()
+	return r.said.Add(time.Since(r.at))
 }
 
 // Ping implements hub.Store.

@@ -168,7 +168,7 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (hub.Pru
 			return out, err
 		}
 		if len(tasks) > 0 {
-			for _, table := range []string{"event", "message", "attempt", "artifact", "idempotency", "push_failure", "push"} {
+			for _, table := range []string{"event", "message", "attempt", "artifact", "idempotency", "push_failure", "push", "dispatch"} {
 				t.exec("DELETE FROM "+table+" WHERE task = ANY($1::uuid[])", tasks)
 			}
 			t.exec("DELETE FROM task WHERE id = ANY($1::uuid[])", tasks)
@@ -184,28 +184,21 @@ func (s *Store) MarkRead(ctx context.Context, marks []hub.ReadMark) error {
 	if len(marks) == 0 {
 		return ctx.Err()
 	}
-	n := needs{tasks: make([]string, len(marks))}
-	for i := range marks {
-		n.tasks[i] = marks[i].Task
-	}
-	return s.write(ctx, n, func(t *tx) error {
+	return s.solo(ctx, func(t *tx) error {
+		var ids []uuid.UUID
+		var polls []int64
+		var ends []bool
 		for _, m := range marks {
-			h, err := t.head(m.Task)
-			if err != nil {
-				return err
+			if id, ok := parseID(m.Task); ok {
+				ids, polls, ends = append(ids, id), append(polls, int64(m.Polls)), append(ends, m.End)
 			}
-			if h == nil {
-				continue
-			}
-			h.PollCount += m.Polls
-			if m.Polls > 0 {
-				h.LastPolledAt = t.now
-			}
-			if m.End && h.ReadAt.IsZero() && !h.EndedAt.IsZero() {
-				h.ReadAt = t.now
-			}
-			t.exec("UPDATE task SET polls = $2, polled_at = $3, read_at = $4 WHERE id = $1", h.id, h.PollCount, h.LastPolledAt, h.ReadAt)
 		}
+		t.exec("SET LOCAL synchronous_commit = off") // may be lost in a crash
+		t.lockTasks(&plan{tasks: ids})
+		t.exec(`UPDATE task t SET polls = t.polls + x.polls, polled_at = CASE WHEN x.polls > 0 THEN $4 ELSE t.polled_at END,
+				read_at = CASE WHEN x.ended AND t.read_at IS NULL AND t.ended_at IS NOT NULL THEN $4 ELSE t.read_at END
+			FROM (SELECT id, sum(polls) AS polls, bool_or(ended) AS ended FROM unnest($1::uuid[], $2::bigint[], $3::boolean[]) x(id, polls, ended) GROUP BY id) x
+			WHERE t.id = x.id`, ids, polls, ends, t.now)
 		return nil
 	})
 }

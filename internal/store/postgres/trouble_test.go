@@ -213,7 +213,7 @@ func TestACommitWhoseAnswerIsLostIsLookedUp(t *testing.T) {
 	s := replicas(t, 1, Options{})[0]
 	for _, finish := range []string{"COMMIT", "ROLLBACK"} {
 		var x tx
-		x.s = s
+		x.s, x.now = s, time.Now()
 		c, err := s.pool.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -237,5 +237,43 @@ func TestACommitWhoseAnswerIsLostIsLookedUp(t *testing.T) {
 		if (err == nil) != (finish == "COMMIT") || err != nil && hub.KindOf(err) != hub.Unavailable {
 			t.Errorf("after %s it was said: %v", finish, err)
 		}
+	}
+}
+
+// What was claimed is whole although all that came with the commit's answer was lost.
+func TestAClaimWhoseCommitIsNotAnsweredIsWhole(t *testing.T) {
+	s := replicas(t, 1, Options{})[0]
+	ann, dev := address(t, s, "ann"), address(t, s, "dev")
+	in := newSend(ann, dev)
+	if _, err := s.Send(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	callee, err := s.parties.n(t.Context(), dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newTx(t.Context(), s, c.Conn())
+	var got hub.Claimed
+	err = x.all([]*op{{needs: needs{claim: callee}, run: func(x *tx) (err error) {
+		got, err = x.claim(callee, hub.ClaimSpec{Lease: time.Minute})
+		return err
+	}}})
+	if err == nil {
+		err = x.commit()
+	}
+	c.Release()
+	if err != nil || got.Task == nil {
+		t.Fatalf("claimed %+v, error %v", got, err)
+	}
+	got.Task.History, got.Task.Artifacts = nil, nil
+	if err := s.afterCommit(x, net.ErrClosed); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Task.History) != 1 || string(got.Task.History[0].Body) != string(in.Message) || got.Task.Artifacts == nil {
+		t.Errorf("the claimed task has the history %v and the artifacts %v", got.Task.History, got.Task.Artifacts)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -36,8 +35,11 @@ type tx struct {
 	ready      map[int64]*readyList
 	accepted   int64         // how many tasks are new
 	redelivery map[int64]int // by callee
+	// firsts are tasks that were claimed and have their first message only, to be read.
+	firsts map[uuid.UUID][]*hub.Task
 	// folds complete what was claimed, once it was read.
 	folds   []func() error
+	wholes  []claimedWhole // all that was claimed
 	changed changed
 }
 
@@ -47,7 +49,6 @@ type needs struct {
 	key       *keyHash
 	tasks     []string
 	lane      *laneKey // of a new task
-	ends      bool     // the tasks may end, which changes their lanes
 	question  *question
 	artifacts []artifactKey
 	claim     int64 // callee whose first ready task is wanted, or 0
@@ -57,19 +58,6 @@ type needs struct {
 type question struct {
 	context        string
 	caller, callee int64
-}
-
-// laneKey names a lane.
-type laneKey struct{ callee, caller int64 }
-
-func compareLanes(a, b laneKey) int {
-	return cmp.Or(cmp.Compare(a.callee, b.callee), cmp.Compare(a.caller, b.caller))
-}
-
-// lane is how far a caller has come at a callee.
-type lane struct {
-	rank, open int64
-	dirty      bool
 }
 
 // floor is where a callee's ready order stands.
@@ -124,18 +112,11 @@ func refusedBy(err error) *hub.Error {
 
 // commit writes what has changed, in the order of the locks, and commits.
 func (t *tx) commit() error {
-	for _, k := range sortedKeys(t.lanes, compareLanes) {
-		if l := t.lanes[k]; l.dirty {
-			t.conn.exec("UPDATE lane SET rank = $1, open = $2 WHERE callee = $3 AND caller = $4", l.rank, l.open, k.callee, k.caller)
-		}
-	}
-	for _, callee := range sortedKeys(t.floors, cmp.Compare) {
-		if f := t.floors[callee]; f.dirty {
-			t.conn.exec(`INSERT INTO mailbox (callee, floor) VALUES ($1, $2)
-				ON CONFLICT (callee) DO UPDATE SET floor = excluded.floor WHERE excluded.floor > mailbox.floor`, callee, f.at)
-		}
-	}
-	t.insertRows()
+	writeLanes := t.lockLanes()
+	t.writeRows()
+	writeLanes()
+	t.writeFloors()
+	t.readFirsts()
 	t.conn.exec("COMMIT")
 	if err := t.flush(); err != nil {
 		return err
@@ -146,6 +127,36 @@ func (t *tx) commit() error {
 		}
 	}
 	return nil
+}
+
+func (t *tx) writeFloors() {
+	var callees, floors []int64
+	for _, callee := range sortedKeys(t.floors, cmp.Compare) {
+		if f := t.floors[callee]; f.dirty {
+			callees, floors = append(callees, callee), append(floors, f.at)
+		}
+	}
+	if len(callees) > 0 {
+		t.conn.exec(`INSERT INTO mailbox (callee, floor) SELECT * FROM unnest($1::bigint[], $2::bigint[])
+			ON CONFLICT (callee) DO UPDATE SET floor = excluded.floor WHERE excluded.floor > mailbox.floor`, callees, floors)
+	}
+}
+
+// readFirsts has the messages read of those tasks that have one, in one query.
+func (t *tx) readFirsts() {
+	if len(t.firsts) == 0 {
+		return
+	}
+	ids := make([]uuid.UUID, 0, len(t.firsts))
+	for id := range t.firsts {
+		ids = append(ids, id)
+	}
+	t.later("SELECT task, undelivered, body FROM message WHERE task = ANY($1::uuid[]) AND n = 1", []any{ids}, func(r row) error {
+		for _, out := range t.firsts[r.id(0)] {
+			out.History = []hub.Message{{N: 1, Undelivered: r.flag(1), Body: r.blob(2)}}
+		}
+		return nil
+	})
 }
 
 func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
@@ -161,7 +172,6 @@ func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
 type plan struct {
 	keys      []keyHash
 	tasks     []uuid.UUID
-	ending    []uuid.UUID
 	lanes     []laneKey
 	questions []question
 	artifacts []artifactKey
@@ -178,9 +188,6 @@ func gatherNeeds(batch []*op) *plan {
 		for _, s := range n.tasks {
 			if id, ok := parseID(s); ok {
 				p.tasks = append(p.tasks, id)
-				if n.ends {
-					p.ending = append(p.ending, id)
-				}
 			}
 		}
 		if n.lane != nil {
@@ -208,7 +215,7 @@ func gatherNeeds(batch []*op) *plan {
 func (t *tx) prefetch(p *plan) error {
 	t.heads, t.sent, t.lanes = map[uuid.UUID]*head{}, map[keyHash]*keyRow{}, map[laneKey]*lane{}
 	t.floors, t.artifacts, t.ready = map[int64]*floor{}, map[artifactKey]bool{}, map[int64]*readyList{}
-	t.changed = changed{}
+	t.changed, t.firsts = changed{}, map[uuid.UUID][]*hub.Task{}
 	if len(p.keys) > 0 {
 		locks := make([]int64, len(p.keys))
 		for i, k := range p.keys {
@@ -217,7 +224,7 @@ func (t *tx) prefetch(p *plan) error {
 		t.conn.exec("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) k", locks)
 	}
 	t.lockTasks(p)
-	t.lockLanes(p)
+	t.readLanes(p.lanes, false)
 	t.readTasks(p)
 	t.readKeys(p)
 	t.readArtifacts(p)
@@ -270,63 +277,16 @@ func (t *tx) lockTasks(p *plan) {
 	expr, args := p.taskArgs()
 	t.conn.exec("SELECT 1 FROM queue WHERE task = ANY("+expr+") ORDER BY task FOR UPDATE", args...)
 	if len(p.tasks) > 0 {
-		t.conn.exec("SELECT 1 FROM task WHERE id = ANY($1::uuid[]) AND ended_at IS NOT NULL ORDER BY id FOR UPDATE", p.tasks)
+		// As an expression, so that no plan reads the index of all that have ended: to one
+		// made when hardly any had, it looks small.
+		t.conn.exec("SELECT 1 FROM task WHERE id = ANY($1::uuid[]) AND coalesce(ended_at, 0) > 0 ORDER BY id FOR UPDATE", p.tasks)
 	}
-}
-
-// lockLanes locks and reads the lanes of new tasks and of those that may end.
-func (t *tx) lockLanes(p *plan) {
-	if len(p.lanes)+len(p.ending) == 0 {
-		return
-	}
-	callees, callers := make([]int64, len(p.lanes)), make([]int64, len(p.lanes))
-	known := true
-	for i, k := range p.lanes {
-		callees[i], callers[i] = k.callee, k.caller
-		_, there := t.s.lanes.Load(k)
-		known = known && there
-	}
-	if !known {
-		t.conn.exec(`INSERT INTO lane (callee, caller, rank, open) SELECT x.callee, x.caller, 0, 0
-			FROM unnest($1::bigint[], $2::bigint[]) x(callee, caller) ON CONFLICT DO NOTHING`, callees, callers)
-	}
-	t.readLanes(`(SELECT * FROM unnest($1::bigint[], $2::bigint[]) UNION SELECT q.callee, q.caller FROM queue q WHERE q.task = ANY($3::uuid[]))`,
-		callees, callers, p.ending)
-}
-
-func (t *tx) readLanes(which string, args ...any) {
-	t.later("SELECT l.callee, l.caller, l.rank, l.open, m.floor FROM lane l LEFT JOIN mailbox m ON m.callee = l.callee WHERE (l.callee, l.caller) IN "+
-		which+" ORDER BY l.callee, l.caller FOR UPDATE OF l", args, func(r row) error {
-		k := laneKey{r.int(0), r.int(1)}
-		if t.lanes[k] == nil {
-			t.lanes[k] = &lane{rank: r.int(2), open: r.int(3)}
-		}
-		t.knowFloor(k.callee, r.int(4))
-		t.s.lanes.Store(k, true)
-		return nil
-	})
 }
 
 func (t *tx) knowFloor(callee, at int64) {
 	if t.floors[callee] == nil {
 		t.floors[callee] = &floor{at: at}
 	}
-}
-
-// lane gives a lane, locked.
-func (t *tx) lane(k laneKey) (*lane, error) {
-	if l := t.lanes[k]; l != nil {
-		return l, nil
-	}
-	t.conn.exec("INSERT INTO lane (callee, caller, rank, open) VALUES ($1, $2, 0, 0) ON CONFLICT DO NOTHING", k.callee, k.caller)
-	t.readLanes("(VALUES ($1::bigint, $2::bigint))", k.callee, k.caller)
-	if err := t.flush(); err != nil {
-		return nil, err
-	}
-	if l := t.lanes[k]; l != nil {
-		return l, nil
-	}
-	return nil, fmt.Errorf("there is no lane %v", k)
 }
 
 // floorColumn is the floor of a task's callee, after headColumns and statusColumn.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
@@ -193,12 +194,23 @@ func (s *Store) afterCommit(t *tx, cause error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.opt.Patience)
 	defer cancel()
+	began := t.now.UnixMilli()
+	if s.opt.Now != nil {
+		began = time.Now().UnixMilli()
+	}
 	for pause := 50 * time.Millisecond; ; pause *= 2 {
 		var status string
-		err := s.pool.QueryRow(ctx, "SELECT coalesce(pg_xact_status($1::text::xid8), '')", fmt.Sprint(t.xid)).Scan(&status)
+		var same bool
+		err := s.pool.QueryRow(ctx, "SELECT coalesce(pg_xact_status($1::text::xid8), ''), pg_postmaster_start_time() < to_timestamp($2::bigint / 1000.0)",
+			fmt.Sprint(t.xid), began).Scan(&status, &same)
 		switch {
+		case err == nil && (!same || crashed(cause)):
+			return unknown(cause) // after a crash the number may be another transaction's
 		case err == nil && status == "committed":
 			s.changes.add(&t.changed)
+			if err := s.readWholes(ctx, t.wholes); err != nil {
+				return unknown(err)
+			}
 			return nil
 		case err == nil && status == "aborted":
 			return unavailable(cause)
@@ -211,6 +223,12 @@ func (s *Store) afterCommit(t *tx, cause error) error {
 			return unknown(cause)
 		}
 	}
+}
+
+// crashed reports whether a connection ended because a process of the server had crashed.
+func crashed(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "57P02"
 }
 
 // protect keeps a bug in one transition from taking the writer down with it.
@@ -266,9 +284,15 @@ func solo[T any](ctx context.Context, s *Store, f func(*tx) (T, error)) (T, erro
 	return out, nil
 }
 
+// plansSQL has every statement of a transaction go by an index, as all of them can. Left
+// to itself, the database takes tables for small that were small when it last looked at
+// them, and reads them whole: a fresh hub would be slow for its first minutes.
+const plansSQL = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+
 // newTx begins a transaction, with the next flush.
 func newTx(ctx context.Context, s *Store, c *pgx.Conn) *tx {
 	t := &tx{conn: newConn(ctx, c), s: s}
 	t.conn.exec("BEGIN")
+	t.conn.exec(plansSQL)
 	return t
 }

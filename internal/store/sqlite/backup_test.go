@@ -625,6 +625,7 @@ func TestRestoreThinksOfEveryTable(t *testing.T) {
 		"artifact": "by task", "attempt": "by task, numbered by hand-out", "idempotency": "keys that came after the backup are new again",
 		"idempotency_index": "likewise", "activity": "fenced", "meta": "", "secret": "sealed", "push": "loans end with each start; deliveries may repeat",
 		"push_failure": "fenced", "goose_db_version": "", "endpoint": "as it was; what was set after the backup is gone",
+		"dispatch": "those that were open stay so until their task is dispatched again, which follows what the agent has of it, or canceled, of which the agent is told",
 	}
 	s := openTemp(t)
 	c, err := openFile(t.Context(), filepath.Join(s.opt.Dir, FileName), zombie.OpenReadOnly)

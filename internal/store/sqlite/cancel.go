@@ -28,8 +28,12 @@ func (s *Store) Cancel(ctx context.Context, ref hub.TaskRef, by hub.Viewer) (*hu
 }
 
 func (t *tx) cancel(h *head, message []byte, actor int64) error {
+	untold, err := t.untold(h)
+	if err != nil {
+		return err
+	}
 	h.CancelOutcome = hub.CancelConfirmed
-	if h.open {
+	if h.open || untold {
 		h.CancelOutcome = hub.CancelUnconfirmed
 	}
 	return t.end(h, hub.Canceled, message, actor, nil)
@@ -70,10 +74,15 @@ func (s *Store) Requeue(ctx context.Context, task, newID string) (*hub.Task, err
 				return nil, err
 			}
 			return &h.Task, s.load(t.conn, h, hub.Load{})
+		case h.Phase == hub.Ready:
+			if err := t.hurry(h); err != nil {
+				return nil, err
+			}
+			return &h.Task, s.load(t.conn, h, hub.Load{})
 		case h.State == hub.Failed:
 			return t.repeat(h, newID)
 		}
-		return nil, hub.Errorf(hub.Conflict, "the task is %s (%s); only a failed task, or one that a callee holds, can be requeued", h.State, h.Phase)
+		return nil, hub.Errorf(hub.Conflict, "the task is %s (%s); only a failed task, one that a callee holds, and one that waits for a callee can be requeued", h.State, h.Phase)
 	})
 }
 
@@ -90,6 +99,20 @@ func (t *tx) takeBack(h *head, why string) error {
 		return err
 	}
 	return t.log(h, hub.ActRequeued, actorHub, why)
+}
+
+// hurry ends the backoff of a ready task, if it has one.
+func (t *tx) hurry(h *head) error {
+	if h.ranked {
+		return nil
+	}
+	if err := t.offer(h); err != nil {
+		return err
+	}
+	if err := t.saveQueue(h); err != nil {
+		return err
+	}
+	return t.log(h, hub.ActRequeued, actorHub, "offered at once by hand")
 }
 
 // repeat sends a failed task once more, as a new one.

@@ -74,6 +74,8 @@ func exports() []exported {
 		// What is on loan has no lender there, and so its loan ends when a hub starts.
 		{name: "push", key: "p.k", query: `SELECT t.id AS task__uuid, p.k & 1048575 AS n, p.id, p.url, p.version, p.scheme, p.sealed, p.created_at, p.cursor,
 			p.due_at, p.lent, p.loan, p.tries, p.failed_since, p.last_error, p.failed FROM push p JOIN task t ON t.n = p.k >> 20`},
+		{name: "dispatch", key: "d.k", query: `SELECT t.id AS task__uuid, d.attempt AS n, d.address, d.kind, d.instance, d.remote_task, d.remote_context, d.begun_at,
+			d.ended_at, d.sent <> 0 AS sent__bool, d.outcome, d.took_us, d.status, d.detail, d.untold_at FROM dispatch d JOIN task t ON t.n = d.k >> 20`},
 		{name: "push_failure", key: "f.id", query: `SELECT f.id, t.id AS task__uuid, f.push & 1048575 AS push, f.caller, f.seq, f.at, f.tries, f.reason
 			FROM push_failure f JOIN task t ON t.n = f.push >> 20`},
 	}

@@ -326,6 +326,27 @@ func (s *Store) scanActivity(r row) hub.Activity {
 	return a
 }
 
+// MailboxStats implements hub.Reads.
+func (s *Store) MailboxStats(ctx context.Context, address string) (out hub.MailboxStats, err error) {
+	err = s.read(ctx, func(c *conn) error {
+		// Of the tasks that are next, for all would be a scan: which has waited longest?
+		r, err := c.one(`WITH a(n) AS (SELECT n FROM address WHERE id = ?)
+			SELECT (SELECT count(*) FROM queue WHERE callee = (SELECT n FROM a) AND rank IS NOT NULL),
+				(SELECT coalesce(sum(open), 0) FROM lane WHERE callee = (SELECT n FROM a)),
+				(SELECT min(state_at) FROM task WHERE n IN (SELECT task FROM queue
+					WHERE callee = (SELECT n FROM a) AND rank IS NOT NULL ORDER BY rank, task LIMIT 1000))`, address)
+		if err != nil || r == nil {
+			return err
+		}
+		out.Ready, out.Open = int(r.int(0)), int(r.int(1))
+		if !r.null(2) {
+			out.OldestReady = s.opt.Now().Sub(r.time(2))
+		}
+		return nil
+	})
+	return out, err
+}
+
 // QueueStats implements hub.Reads.
 func (s *Store) QueueStats(ctx context.Context) (out hub.QueueStats, err error) {
 	err = s.read(ctx, func(c *conn) error {

@@ -264,7 +264,7 @@ func (t *tx) heartbeat(b *hub.Heartbeat) (hub.Beat, error) {
 		return hub.Beat{}, hub.ErrTaskNotFound()
 	}
 	if h.State == hub.Canceled && h.Attempt > 0 && (b.Attempt == 0 || b.Attempt == h.Attempt) {
-		return t.cancelSeen(h)
+		return t.cancelSeen(h, b.Unread)
 	}
 	if err := checkClaim(h, b.Attempt); err != nil {
 		return hub.Beat{}, err
@@ -275,7 +275,8 @@ func (t *tx) heartbeat(b *hub.Heartbeat) (hub.Beat, error) {
 	}
 	out := hub.Beat{State: h.State}
 	if b.Unread {
-		after = h.Messages
+		after, h.seen = h.Messages, max(h.seen, min(b.After, h.Messages))
+		out.Unseen = h.seen < h.Messages
 	} else {
 		h.seen = h.Messages
 	}
@@ -299,10 +300,11 @@ func (t *tx) heartbeat(b *hub.Heartbeat) (hub.Beat, error) {
 	return out, t.saveQueue(h)
 }
 
-// cancelSeen tells the last holder of a canceled task, and notes that it knows.
-func (t *tx) cancelSeen(h *head) (hub.Beat, error) {
+// cancelSeen tells the last holder of a canceled task, and notes that it knows unless it
+// has to tell somebody else first.
+func (t *tx) cancelSeen(h *head, unread bool) (hub.Beat, error) {
 	out := hub.Beat{State: h.State, CancelRequested: true}
-	if h.CancelOutcome != hub.CancelUnconfirmed {
+	if h.CancelOutcome != hub.CancelUnconfirmed || unread {
 		return out, nil
 	}
 	if err := t.setOutcome(h, hub.CancelConfirmed); err != nil {

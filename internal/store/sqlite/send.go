@@ -40,6 +40,9 @@ func (t *tx) send(in *hub.Send) (hub.Sent, error) {
 	if err != nil {
 		return hub.Sent{}, err
 	}
+	if in.Refuse != nil {
+		return hub.Sent{}, in.Refuse
+	}
 	if in.Push != nil {
 		if err := t.roomForPush(h, in.Push, in.Limits); err != nil {
 			return hub.Sent{}, err

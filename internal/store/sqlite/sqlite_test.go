@@ -176,16 +176,19 @@ func inOneBatch(s *Store, fs ...func(*tx) error) []error {
 		})
 	})
 	entered.Wait()
-	// The writer is busy with a batch of its own: what comes now waits for the next.
-	errs := make([]error, len(fs))
+	// The writer is busy with a batch of its own: what is put there now waits for the next.
+	ops := make([]*op, len(fs))
 	for i, f := range fs {
-		wg.Go(func() { errs[i] = s.write(context.Background(), f) })
-	}
-	for len(s.ops) < len(fs) {
-		time.Sleep(time.Millisecond) // nothing signals that a channel's buffer has filled
+		ops[i] = &op{run: f, done: make(chan struct{})}
+		s.ops <- ops[i]
 	}
 	close(hold)
 	wg.Wait()
+	errs := make([]error, len(fs))
+	for i, o := range ops {
+		<-o.done
+		errs[i] = storeError(o.err)
+	}
 	return errs
 }
 

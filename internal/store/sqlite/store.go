@@ -64,6 +64,7 @@ type Store struct {
 	gone    chan struct{} // closed when no read may begin any more
 
 	parties   parties
+	presence  presence
 	keyMemory keys // the writer's
 }
 

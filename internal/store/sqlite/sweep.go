@@ -177,7 +177,7 @@ const pruneRowsMax = 4_000
 
 // remove deletes a task with all that is its.
 func (t *tx) remove(task int64) error {
-	for _, table := range []string{"event", "message", "attempt"} {
+	for _, table := range []string{"event", "message", "attempt", "dispatch"} {
 		if _, err := t.exec("DELETE FROM "+table+" WHERE k >= ? AND k <= ?", key(task, 0), key(task, maxNumber)); err != nil {
 			return err
 		}

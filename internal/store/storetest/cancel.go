@@ -245,15 +245,24 @@ func requeueTests(run runner) {
 		b.claimTask(got)
 		b.report(says(&hub.Task{ID: id, Callee: t.Callee, Attempt: 1}, hub.Completed))
 	})
-	run("only a leased or failed task can be requeued", func(b *bed) {
-		tasks := map[string]*hub.Task{"ready": b.ask(b.ann, b.ops), "parked": b.parked()}
+	run("a requeue ends a backoff, and leaves what is ready as it is", func(b *bed) {
+		t := b.held()
+		b.expire()
+		got, err := b.s.Requeue(b.ctx, t.ID, newID())
+		b.ok(err)
+		b.is("phase, due, failures", []any{got.Phase, got.Due, got.Failures}, []any{hub.Ready, time.Time{}, 1})
+		again, err := b.s.Requeue(b.ctx, t.ID, newID())
+		b.ok(err)
+		b.is("the second time", again, got)
+		b.is("lines", b.count(t.ID, hub.ActRequeued), 1)
+		b.is("attempt", b.claimTask(t).Attempt, 2)
+	})
+	run("what has ended well, or waits for its caller, cannot be requeued", func(b *bed) {
+		tasks := map[string]*hub.Task{"parked": b.parked()}
 		for _, state := range []hub.State{hub.Completed, hub.Rejected} {
 			tasks[state.String()] = b.report(says(b.held(), state)).Task
 		}
 		tasks["canceled"] = b.cancel(b.held())
-		lost := b.held()
-		b.expire()
-		tasks["in backoff"] = lost
 		for phase, t := range tasks {
 			b.refused("a requeue of a task that is "+phase, hub.Conflict, func() error {
 				_, err := b.s.Requeue(b.ctx, t.ID, newID())

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -124,6 +125,36 @@ func lossTests(run runner) {
 		got, err = b.s.Heartbeat(b.ctx, beatOf(t))
 		b.ok(err)
 		b.is("then, lease and messages", []any{got.LeaseUntil, len(got.Messages)}, []any{b.clock.Now().Add(3 * lease), 1})
+	})
+	run("whoever passes messages on says how far that came", func(b *bed) {
+		t := b.held()
+		b.follow(t, "m2")
+		b.follow(t, "m3")
+		h := beatOf(t)
+		h.Unread = true
+		for after, unseen := range map[int]bool{-1: true, 2: true} {
+			h.After = after
+			got, err := b.s.Heartbeat(b.ctx, h)
+			b.ok(err)
+			b.is(fmt.Sprint("unseen after ", after), got.Unseen, unseen)
+		}
+		h.Unread, h.After = false, -1
+		got, err := b.s.Heartbeat(b.ctx, h)
+		b.ok(err)
+		b.is("messages that are left", len(got.Messages), 1)
+		h.Unread = true
+		got, err = b.s.Heartbeat(b.ctx, h)
+		b.ok(err)
+		b.is("unseen in the end", got.Unseen, false)
+	})
+	run("a cancel that is still to be passed on is not confirmed", func(b *bed) {
+		t := b.held()
+		b.cancel(t)
+		h := beatOf(t)
+		h.Unread = true
+		got, err := b.s.Heartbeat(b.ctx, h)
+		b.ok(err)
+		b.is("asked, outcome", []any{got.CancelRequested, b.task(t.ID).CancelOutcome}, []any{true, hub.CancelUnconfirmed})
 	})
 	run("messages that only a blind heartbeat passed by are undelivered at the end", func(b *bed) {
 		t := b.held()

@@ -28,7 +28,10 @@ type model struct {
 	loans    int64 // ever
 	failures []modelFailure
 	failed   int // failures ever
-	stopped  bool
+
+	dispatched int // ever
+	instances  []hub.Instance
+	stopped    bool
 }
 
 // mailbox is what fairness remembers of a callee.
@@ -65,6 +68,8 @@ type modelTask struct {
 	question int           // number of the message that is the open question, or 0
 	asked    map[int]int64 // by the number of a question, its event
 	pushes   []*modelPush
+	// dispatches are the hub's own deliveries, in order.
+	dispatches []*modelDispatch
 
 	rank    int
 	claim   hub.ClaimSpec    // of the newest claim
@@ -271,6 +276,9 @@ func (m *model) openQuestion(s hub.Send) *modelTask {
 }
 
 func (m *model) accept(s hub.Send) (*modelTask, error) {
+	if s.Refuse != nil {
+		return nil, s.Refuse
+	}
 	open := 0
 	for _, t := range m.tasks {
 		if t.Phase != hub.Done && t.Caller.ID == s.Caller && t.Callee.ID == s.Callee {
@@ -319,6 +327,8 @@ func (m *model) message(t *modelTask, s hub.Send) (answered bool, err error) {
 		return false, hub.InvalidField("message.contextId", "the task is in another context")
 	case t.Phase == hub.Done:
 		return false, hub.Errorf(hub.Ended, "the task has ended")
+	case s.Refuse != nil:
+		return false, s.Refuse
 	case len(t.messages) >= s.Limits.Messages, t.size()+int64(len(s.Message)) > s.Limits.Bytes:
 		return false, hub.Errorf(hub.TooLarge, "the task is full")
 	}
@@ -567,7 +577,7 @@ func (m *model) Heartbeat(ctx context.Context, h hub.Heartbeat) (got hub.Beat, e
 		return got, err
 	}
 	if t.State == hub.Canceled && attempt == t.Attempt && attempt > 0 {
-		return m.tellCancel(t), nil
+		return m.tellCancel(t, h.Unread), nil
 	}
 	if !t.open || attempt != t.Attempt {
 		return got, hub.ErrClaimLapsed()
@@ -579,7 +589,9 @@ func (m *model) Heartbeat(ctx context.Context, h hub.Heartbeat) (got hub.Beat, e
 	got = hub.Beat{State: t.State, LeaseUntil: t.until}
 	for _, x := range t.messages {
 		if h.Unread {
-			break
+			t.seen[x.N] = t.seen[x.N] || x.N <= h.After
+			got.Unseen = got.Unseen || !t.seen[x.N]
+			continue
 		}
 		if !x.FromCallee && (h.After >= 0 && x.N > h.After || h.After < 0 && !t.seen[x.N]) {
 			got.Messages = append(got.Messages, x)
@@ -589,8 +601,8 @@ func (m *model) Heartbeat(ctx context.Context, h hub.Heartbeat) (got hub.Beat, e
 	return got, nil
 }
 
-func (m *model) tellCancel(t *modelTask) hub.Beat {
-	if t.CancelOutcome == hub.CancelUnconfirmed {
+func (m *model) tellCancel(t *modelTask, unread bool) hub.Beat {
+	if t.CancelOutcome == hub.CancelUnconfirmed && !unread {
 		t.CancelOutcome = hub.CancelConfirmed
 		m.note(t, hub.ActCancelSeen, t.Callee.Handle, "")
 	}
@@ -619,7 +631,7 @@ func (m *model) Cancel(ctx context.Context, ref hub.TaskRef, by hub.Viewer) (*hu
 
 func (m *model) cancel(t *modelTask, message []byte, actor string) {
 	t.CancelOutcome = hub.CancelConfirmed
-	if t.open {
+	if untold := t.untold(); t.open || untold {
 		t.CancelOutcome = hub.CancelUnconfirmed
 	}
 	m.end(t, hub.Canceled, message, "", actor)
@@ -640,6 +652,12 @@ func (m *model) Requeue(ctx context.Context, task, newID string) (*hub.Task, err
 		t.open, t.lapsed = false, true
 		m.offer(t)
 		m.note(t, hub.ActRequeued, hub.AdminHandle, "")
+		return t.header(), nil
+	case t.Phase == hub.Ready:
+		if !t.Due.IsZero() {
+			m.offer(t)
+			m.note(t, hub.ActRequeued, hub.AdminHandle, "")
+		}
 		return t.header(), nil
 	case t.State == hub.Failed:
 		return m.copyOf(t, newID).header(), nil

@@ -255,6 +255,26 @@ func tail(lines []line, q hub.ActivityQuery) []line {
 	return lines
 }
 
+// MailboxStats implements hub.Reads.
+func (m *model) MailboxStats(ctx context.Context, address string) (s hub.MailboxStats, err error) {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return s, err
+	}
+	defer unlock()
+	for _, t := range m.tasks {
+		if t.Callee.ID != address || t.Phase == hub.Done {
+			continue
+		}
+		s.Open++
+		if t.Phase == hub.Ready && t.Due.IsZero() {
+			s.Ready++
+			s.OldestReady = max(s.OldestReady, m.now().Sub(t.StateAt))
+		}
+	}
+	return s, nil
+}
+
 // QueueStats implements hub.Reads.
 func (m *model) QueueStats(ctx context.Context) (s hub.QueueStats, err error) {
 	unlock, err := m.lock(ctx)

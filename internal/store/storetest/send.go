@@ -101,6 +101,13 @@ func sendTests(run runner) {
 		got, err := b.s.QueueStats(b.ctx)
 		b.ok(err)
 		b.is("stats", got, hub.QueueStats{Ready: 2, Leased: 1, Parked: 1, OldestReady: 7 * time.Second})
+		var sum hub.MailboxStats
+		for _, a := range []string{b.dev, b.ops} {
+			one, err := b.s.MailboxStats(b.ctx, a)
+			b.ok(err)
+			sum.Ready, sum.Open, sum.OldestReady = sum.Ready+one.Ready, sum.Open+one.Open, max(sum.OldestReady, one.OldestReady)
+		}
+		b.is("stats of the mailboxes together", sum, hub.MailboxStats{Ready: 2, Open: 4, OldestReady: 7 * time.Second})
 	})
 	run("queue stats of an idle hub are zero", func(b *bed) {
 		b.report(says(b.held(), hub.Completed))
@@ -185,6 +192,20 @@ func keyTests(run runner) {
 		b.send(s)
 		b.report(says(t, hub.Completed))
 		b.is("replayed", b.send(s).Replayed, true)
+	})
+	run("a send that is to be refused is still replayed, and its task authorised first", func(b *bed) {
+		answered := b.parked()
+		t := b.ask(b.ann, b.dev, withKey("k", "f"))
+		answer := newSend(b.ann, b.dev, to(answered), withMessage("m2"), withKey("a", "f"))
+		b.send(answer)
+		refuse := func(s *hub.Send) { s.Refuse = hub.InvalidField("url", "no") }
+		b.is("replayed", b.send(newSend(b.ann, b.dev, withKey("k", "f"), refuse)).Task.ID, t.ID)
+		refuse(&answer)
+		b.is("replayed answer", b.send(answer).Replayed, true)
+		b.refused("a new task", hub.Invalid, b.trySend(newSend(b.ann, b.dev, withKey("l", "f"), refuse)))
+		b.refused("a message", hub.Invalid, b.trySend(newSend(b.ann, b.dev, to(t), refuse)))
+		b.refused("a stranger's message", hub.NotFound, b.trySend(newSend(b.bob, b.dev, to(t), refuse)))
+		b.is("created with that key", b.send(newSend(b.ann, b.dev, withKey("l", "g"))).Created, true)
 	})
 	run("a replay is not refused by limits that only new tasks meet", func(b *bed) {
 		s := newSend(b.ann, b.dev, withKey("k", "f"))

@@ -218,6 +218,7 @@ func (w *walk) compare(id string) {
 		w.fail("step %d: the push-notification configurations of %s differ (-want +got)\n%s", w.steps, id, d)
 	}
 	w.compareAsOf(ref, want.Seq)
+	w.compareDispatchesOf(id)
 	events, _ := w.m.Events(w.ctx, ref, everything(), 0, 1000)
 	stored, err := w.s.Events(w.ctx, ref, everything(), 0, 1000)
 	w.ok(err)
@@ -229,6 +230,7 @@ func (w *walk) compare(id string) {
 // compareAll compares all that can be read.
 func (w *walk) compareAll() {
 	w.Helper()
+	w.compareDispatches()
 	on := func(s hub.Store) world { b := *w.bed; b.s = s; return b.world() }
 	want, got := on(w.m), on(w.s)
 	for _, x := range []*world{&want, &got} {
@@ -245,7 +247,7 @@ func (w *walk) compareAll() {
 // anything exactly.
 func (w *walk) step() {
 	w.steps++
-	switch n := w.r.IntN(118); {
+	switch n := w.r.IntN(134); {
 	case n < 16:
 		w.sendNew()
 	case n < 26:
@@ -270,8 +272,10 @@ func (w *walk) step() {
 		w.mark()
 	case n < 100:
 		w.prune()
-	default:
+	case n < 118:
 		w.pushStep()
+	default:
+		w.dispatchStep()
 	}
 }
 

@@ -247,6 +247,49 @@ CREATE TABLE replica (
   seen_at timestamptz NOT NULL
 );
 
+-- A try of the hub itself to bring a task to its callee. It is open while ended_at is not
+-- set; with an outcome then, if all but the word of a cancel has been said. untold_at is
+-- when its task was canceled, until the callee has been told. No other index than these,
+-- so that its end is written beside it and touches none.
+CREATE TABLE dispatch (
+  task uuid NOT NULL,
+  n bigint NOT NULL, -- attempt
+  address bigint NOT NULL,
+  kind text NOT NULL,
+  instance bytea,
+  remote_task bytea,
+  remote_context bytea,
+  begun_at bigint NOT NULL,
+  ended_at bigint,
+  sent boolean NOT NULL,
+  outcome bytea,
+  took_us bigint NOT NULL,
+  status integer NOT NULL,
+  detail bytea,
+  untold_at bigint,
+  PRIMARY KEY (task, n)
+) WITH (fillfactor = 80);
+CREATE INDEX dispatch_address ON dispatch(address, begun_at, task, n);
+CREATE INDEX dispatch_untold ON dispatch(address, begun_at) WHERE untold_at IS NOT NULL;
+
+-- Which replica delivers to an address that has an endpoint, and what is connected to
+-- which replica. Rows of a replica that is silent count for nothing.
+CREATE TABLE owner (
+  address bigint PRIMARY KEY,
+  replica bigint NOT NULL REFERENCES replica(n) ON DELETE CASCADE
+);
+CREATE INDEX owner_replica ON owner(replica);
+CREATE TABLE instance (
+  address bigint NOT NULL,
+  name bytea NOT NULL,
+  replica bigint NOT NULL REFERENCES replica(n) ON DELETE CASCADE,
+  slots integer NOT NULL,
+  since bigint NOT NULL,
+  url bytea,
+  PRIMARY KEY (address, name)
+);
+CREATE INDEX instance_replica ON instance(replica);
+
 -- Facts about the database itself; oldest_binary is the lowest schema version that
 -- a binary must know to use it.
 CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL);

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hub/holdfast/internal/config"
 	"github.com/holdfast-hub/holdfast/internal/delivery"
+	"github.com/holdfast-hub/holdfast/internal/delivery/remotea2a"
 	"github.com/holdfast-hub/holdfast/internal/delivery/webhook"
 	"github.com/holdfast-hub/holdfast/internal/egress"
 	v1 "github.com/holdfast-hub/holdfast/internal/face/v1"
@@ -55,7 +56,18 @@ func (a *App) deliverers() map[string]delivery.Deliverer {
 		Parse: v1.ParseResult, MaxAnswer: a.cfg.MaxBody, Timeout: a.cfg.WebhookTimeout,
 		UserAgent: "Holdfast/" + a.cfg.Version, Log: a.log,
 	})
-	return map[string]delivery.Deliverer{hub.WebhookDelivery: hook}
+	return map[string]delivery.Deliverer{
+		hub.WebhookDelivery: hook,
+		hub.RemoteDelivery:  remotea2a.New(a.remoteOptions(a.calls.Client(egress.Permit{}), a.calls.Client(egress.Permit{Private: true}))),
+	}
+}
+
+// remoteOptions are those of what delivers to A2A servers.
+func (a *App) remoteOptions(public, private remotea2a.Doer) remotea2a.Options {
+	return remotea2a.Options{
+		Public: public, Private: private, Sealer: a.vault, MaxAnswer: a.cfg.MaxBody,
+		UserAgent: "Holdfast/" + a.cfg.Version, Log: a.log,
+	}
 }
 
 // callOptions are those of the way out for calls of endpoints.

@@ -49,12 +49,13 @@ var allowed = map[string][]string{
 	"internal/signing":        {"internal/hub"},
 
 	// What brings something out of the hub goes through the guard.
-	"internal/delivery":         {"internal/hub", "internal/engine", "internal/canon"}, // a worker, and so a client of the engine
-	"internal/delivery/*":       {"internal/hub", "internal/canon", "internal/egress"},
-	"internal/delivery/webhook": {"internal/hub", "internal/canon", "internal/rawjson", "internal/egress", "internal/delivery"},
-	"internal/delivery/tunnel":  {"internal/hub", "internal/httpx", "internal/egress", "internal/delivery", "internal/tunnelconn"},
-	"internal/tunnelconn":       {},
-	"internal/tunnelclient":     {"wire", "internal/tunnelconn"}, // the agent's end, which knows nothing of the hub's
+	"internal/delivery":           {"internal/hub", "internal/engine", "internal/canon"}, // a worker, and so a client of the engine
+	"internal/delivery/*":         {"internal/hub", "internal/canon", "internal/egress"},
+	"internal/delivery/webhook":   {"internal/hub", "internal/canon", "internal/rawjson", "internal/egress", "internal/delivery"},
+	"internal/delivery/tunnel":    {"internal/hub", "internal/httpx", "internal/egress", "internal/delivery", "internal/tunnelconn"},
+	"internal/tunnelconn":         {},
+	"internal/tunnelclient":       {"wire", "internal/tunnelconn"}, // the agent's end, which knows nothing of the hub's
+	"internal/delivery/remotea2a": {"internal/hub", "internal/canon", "internal/rawjson", "internal/egress", "internal/delivery"},
 	"internal/delivery/deliverytest": {
 		"internal/hub", "internal/canon", "internal/engine", "internal/delivery", "internal/store/sqlite", "internal/vault",
 	},
@@ -69,7 +70,7 @@ var allowed = map[string][]string{
 	"internal/app": {
 		"internal/clock", "internal/config", "internal/hub", "internal/engine", "internal/identity", "internal/httpx",
 		"internal/store/sqlite", "internal/store/postgres", "internal/store/transfer", "internal/face/a2a", "internal/face/v1", "wire",
-		"internal/vault", "internal/signing", "internal/egress", "internal/delivery", "internal/delivery/push", "internal/delivery/webhook", "internal/delivery/tunnel", "internal/tunnelconn",
+		"internal/vault", "internal/signing", "internal/egress", "internal/delivery", "internal/delivery/push", "internal/delivery/webhook", "internal/delivery/remotea2a", "internal/delivery/tunnel", "internal/tunnelconn",
 	},
 
 	// The command line works through the public client, so that the client stays
@@ -128,7 +129,7 @@ var outbound = []string{"internal/egress", "client", "internal/tunnelclient", "i
 
 // guarded is what may make requests, but not send them other than by the client of an
 // egress.Guard that it was given.
-var guarded = []string{"internal/delivery/push", "internal/delivery/webhook"}
+var guarded = []string{"internal/delivery/remotea2a", "internal/delivery/push", "internal/delivery/webhook"}
 
 // pkg is what go list says of a package.
 type pkg struct {

@@ -1,0 +1,172 @@
+package remotea2a
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// cardLife is how long what a card says counts before it is read again.
+const cardLife = 5 * time.Minute
+
+// agent is how to talk to an agent.
+type agent struct {
+	url     string // of the binding
+	v03     bool   // 0.3 or 0.2, else 1.0
+	rest    bool   // HTTP+JSON, else JSON-RPC
+	streams bool
+	// single: it takes one task at a time, and starts anew with each message.
+	single bool
+	until  time.Time // what the card says counts
+}
+
+// agents remembers how to talk to agents, by the URL that they were registered with.
+type agents struct {
+	mu sync.Mutex
+	m  map[string]*agent
+}
+
+// agentsMax bounds how many are remembered.
+const agentsMax = 10_000
+
+func (s *agents) known(url string) *agent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m[url]
+}
+
+func (s *agents) keep(url string, a *agent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m == nil || len(s.m) >= agentsMax {
+		s.m = make(map[string]*agent)
+	}
+	s.m[url] = a
+}
+
+// find gives how to talk to the agent of p, as its card says. One without a card is
+// taken for one of 1.0 with JSON-RPC at the URL itself.
+func (s *agents) find(ctx context.Context, p *peer) (*agent, error) {
+	if a := s.known(p.url); a != nil && time.Now().Before(a.until) {
+		return a, nil
+	}
+	a, err := read(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	a.until = time.Now().Add(cardLife)
+	s.keep(p.url, a)
+	return a, nil
+}
+
+// read looks for the card: below the endpoint, and at the root of its host.
+func read(ctx context.Context, p *peer) (*agent, error) {
+	base, err := url.Parse(p.url)
+	if err != nil {
+		return nil, errors.New("the URL of the endpoint is not valid") // the error repeats it
+	}
+	root := &url.URL{Scheme: base.Scheme, Host: base.Host}
+	seen := map[string]bool{}
+	for _, at := range []*url.URL{base, root} {
+		for _, name := range []string{"agent-card.json", "agent.json"} {
+			place := at.JoinPath(".well-known", name).String()
+			if seen[place] {
+				continue
+			}
+			seen[place] = true
+			body, err := p.fetch(ctx, place)
+			if isAway(err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			a, isCard := understand(base, body)
+			if a != nil {
+				return a, nil
+			}
+			if isCard {
+				return nil, &unsent{"its card offers neither JSON-RPC nor HTTP+JSON, and the hub calls agents by nothing else"}
+			}
+		}
+	}
+	return &agent{url: p.url}, nil
+}
+
+// isAway reports whether there is nothing at a place, which is no trouble.
+func isAway(err error) bool {
+	var s *statusError
+	return errors.As(err, &s) && (s.status == http.StatusNotFound || s.status == http.StatusMethodNotAllowed || s.status == http.StatusGone)
+}
+
+// card is what counts of an agent card, of 1.0 or of 0.3.
+type card struct {
+	Interfaces []struct {
+		URL, ProtocolBinding, ProtocolVersion string
+	} `json:"supportedInterfaces"`
+	Capabilities struct{ Streaming bool }
+
+	ProtocolVersion, URL, PreferredTransport string
+	Additional                               []struct{ URL, Transport string } `json:"additionalInterfaces"`
+}
+
+// offer is a way to talk to an agent that its card names.
+type offer struct {
+	url, binding string
+	v03          bool
+}
+
+// understand gives the best way to talk to the agent whose card that is, nil if it offers
+// none that the hub knows.
+func understand(base *url.URL, body []byte) (a *agent, isCard bool) {
+	var c card
+	if json.Unmarshal(body, &c) != nil {
+		return nil, false
+	}
+	var offers []offer
+	for _, i := range c.Interfaces {
+		offers = append(offers, offer{i.URL, i.ProtocolBinding, strings.HasPrefix(i.ProtocolVersion, "0.")})
+	}
+	if len(offers) == 0 && (c.URL != "" || c.ProtocolVersion != "") {
+		transport := c.PreferredTransport
+		if transport == "" {
+			transport = "JSONRPC"
+		}
+		offers = append(offers, offer{c.URL, transport, true})
+		for _, i := range c.Additional {
+			offers = append(offers, offer{i.URL, i.Transport, true})
+		}
+	}
+	for _, want := range []offer{{binding: "JSONRPC"}, {binding: "HTTP+JSON"}, {binding: "JSONRPC", v03: true}} {
+		for _, o := range offers {
+			if !strings.EqualFold(o.binding, want.binding) || o.v03 != want.v03 {
+				continue
+			}
+			return &agent{
+				url: place(base, o.url), v03: o.v03, rest: want.binding == "HTTP+JSON", streams: c.Capabilities.Streaming,
+				// FastA2A says so of itself, the older one by its version.
+				single: !c.Capabilities.Streaming && o.v03 && strings.HasPrefix(c.ProtocolVersion, "0.2"),
+			}, true
+		}
+	}
+	return nil, len(offers) > 0
+}
+
+// place is where a binding is: at the host that the agent was registered with, whatever
+// its card says. Behind proxies and in containers cards name hosts that lead elsewhere or
+// nowhere; then the path that the agent was registered with counts, unless the card has
+// one.
+func place(base *url.URL, says string) string {
+	u, err := url.Parse(says)
+	if err != nil || strings.Trim(u.Path, "/") == "" && u.Host != base.Host {
+		return base.String()
+	}
+	at := *base
+	at.Path, at.RawPath, at.RawQuery = u.Path, u.RawPath, u.RawQuery
+	return at.String()
+}

@@ -1,0 +1,126 @@
+package remotea2a
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/delivery"
+	"github.com/holdfast-hub/holdfast/internal/egress"
+)
+
+// stream does an operation that streams, and takes what comes until the stream ends. That
+// it ends is no end of the task: without an outcome the task is looked at again.
+func (f *following) stream(ctx context.Context, op operation, task string, params []byte) (*delivery.Outcome, error) {
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	silent := time.AfterFunc(f.d.opt.Silence, cut)
+	defer silent.Stop()
+	req, err := f.request(ctx, op, task, params)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "text/event-stream, application/json")
+	resp, err := f.do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if !isStream(resp) {
+		body, err := readAll(resp.Body, f.d.opt.MaxAnswer)
+		if err != nil {
+			return nil, err
+		}
+		return f.one(body)
+	}
+	lines := bufio.NewReaderSize(resp.Body, 32<<10)
+	for {
+		data, err := readEvent(lines, f.d.opt.MaxAnswer, func() { silent.Reset(f.d.opt.Silence) })
+		if len(data) > 0 {
+			if done, err := f.one(data); done != nil || err != nil {
+				return done, err
+			}
+			if f.silent {
+				return nil, nil
+			}
+			f.heed(ctx)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if f.id == "" {
+				return nil, &garbled{"its stream ended before it said anything of the task"}
+			}
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// one takes one event, or the one answer of an agent that does not stream after all.
+func (f *following) one(data []byte) (*delivery.Outcome, error) {
+	result, err := f.result(data)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parse(result, f.agent.v03)
+	if err != nil {
+		return nil, err
+	}
+	return f.take(s)
+}
+
+func isStream(resp *http.Response) bool {
+	mediaType, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return err == nil && mediaType == "text/event-stream"
+}
+
+// readEvent reads the data of the next event of a stream (the format is that of HTML,
+// section 9.2). alive is called for each line, comments included.
+func readEvent(r *bufio.Reader, limit int64, alive func()) (data []byte, err error) {
+	for {
+		line, err := readLine(r, limit)
+		if err != nil {
+			return data, err
+		}
+		alive()
+		switch name, value, _ := bytes.Cut(line, []byte(":")); {
+		case len(line) == 0 && len(data) > 0:
+			return data, nil
+		case string(name) == "data":
+			if len(data) > 0 {
+				data = append(data, '\n')
+			}
+			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
+		}
+		if int64(len(data)) > limit {
+			return nil, tooLarge()
+		}
+	}
+}
+
+// readLine reads a line of at most limit bytes, without its end.
+func readLine(r *bufio.Reader, limit int64) (line []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case int64(len(line)) > limit:
+			return nil, tooLarge()
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil:
+			return line, err
+		}
+		return bytes.TrimRight(line, "\r\n"), nil
+	}
+}
+
+func tooLarge() error {
+	return &egress.Error{Reason: egress.TooLarge, Message: "an event is larger than the hub takes", Sent: true}
+}

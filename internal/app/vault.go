@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/config"
 	"github.com/holdfast-hub/holdfast/internal/hub"
 	"github.com/holdfast-hub/holdfast/internal/signing"
+	"github.com/holdfast-hub/holdfast/internal/store/postgres"
 	"github.com/holdfast-hub/holdfast/internal/store/sqlite"
 	"github.com/holdfast-hub/holdfast/internal/vault"
 )
@@ -27,11 +28,14 @@ func (a *App) openVault(ctx context.Context) (err error) {
 }
 
 // checkMasterKey looks at the key of a hub that starts for the first time on its data
-// directory. For any other openVault knows better what is wrong.
+// directory, and of one on a database, which may be empty. For any other openVault knows
+// better what is wrong.
 func (a *App) checkMasterKey() error {
-	used, err := HasData(a.cfg.Data)
-	if err != nil || used || a.cfg.DatabaseURL != "" {
-		return err
+	if a.cfg.DatabaseURL == "" {
+		used, err := HasData(a.cfg.Data)
+		if err != nil || used {
+			return err
+		}
 	}
 	return vault.CheckKey(vaultOptions(a.cfg, nil, a.log))
 }
@@ -70,11 +74,23 @@ func ResetMasterKey(ctx context.Context, cfg config.Config, log *slog.Logger) (i
 
 // withVault runs f on the secrets of a hub that is not running.
 func withVault(ctx context.Context, cfg config.Config, log *slog.Logger, f func(vault.Options) error) error {
-	return withStore(ctx, cfg.Data, log, func(s *sqlite.Store) error { return f(vaultOptions(cfg, s, log)) })
+	return withStore(ctx, cfg, log, func(s hub.Store) error {
+		if replicas, ok := s.(*postgres.Store); ok {
+			if err := replicas.MustBeAlone(ctx); err != nil {
+				return err
+			}
+		}
+		return f(vaultOptions(cfg, s, log))
+	})
 }
 
-// withStore runs f on the store of a hub that is not running. There has to be one.
-func withStore(ctx context.Context, dataDir string, log *slog.Logger, f func(*sqlite.Store) error) (err error) {
+// withStore runs f on the store of a hub that is not running, or whose replicas may. There
+// has to be one.
+func withStore(ctx context.Context, cfg config.Config, log *slog.Logger, f func(hub.Store) error) (err error) {
+	if cfg.DatabaseURL != "" {
+		return withPostgres(ctx, cfg, log, func(s *postgres.Store) error { return f(s) })
+	}
+	dataDir := cfg.Data
 	if _, err := os.Stat(filepath.Join(dataDir, sqlite.FileName)); err != nil {
 		return hub.Wrap(hub.NotFound, err, "there is no hub's data in %s; name the directory with --data", dataDir)
 	}

@@ -34,6 +34,9 @@ hub.`,
 		if to == "" {
 			return usagef("say which file to make: --to FILE")
 		}
+		if p.env["HOLDFAST_DATABASE_URL"] != "" && !cmd.Flags().Changed("data") {
+			return usagef("HOLDFAST_DATABASE_URL says that the hub is in PostgreSQL: back that up with pg_dump or continuous archiving, and a restored database is made ready with holdfast restore --database-url; for a data directory, name it with --data")
+		}
 		if err := dataDir(data); err != nil {
 			return err
 		}
@@ -55,7 +58,7 @@ func (p *program) restoreCommand() *cobra.Command {
 		check bool
 	)
 	cmd := &cobra.Command{
-		Use: "restore --from FILE", Short: "Make the database of a hub from a backup, or check one",
+		Use: "restore --from FILE", Short: "Make the database of a hub from a backup, or check one, or make a restored PostgreSQL database ready",
 		Long: `Make the database of a data directory from a backup, after checking all of it. The
 directory must hold no hub's data. With --check, only check the backup; the exit code is 1
 if it is damaged, or if a hub would not start on it because its master key is not there.
@@ -68,9 +71,14 @@ what they sent since. Tokens that were revoked since are valid again.
 
 The master key is looked for where the hub would: in HOLDFAST_MASTER_KEY, in
 --master-key-file, or in the file master.key of the data directory. If it is not there
-yet, this says so, and the hub does not start before it is.`,
+yet, this says so, and the hub does not start before it is.
+
+A hub in PostgreSQL is backed up and restored with what PostgreSQL has, such as pg_dump and
+pg_restore. After that, and before any replica starts, run this with --database-url and
+without --from: it sets the hub apart from the lost one in the same way.`,
 		Example: `  holdfast restore --from /var/backups/holdfast-2026-03-01.db --check
-  holdfast restore --from /var/backups/holdfast-2026-03-01.db --data /var/lib/holdfast`,
+  holdfast restore --from /var/backups/holdfast-2026-03-01.db --data /var/lib/holdfast
+  holdfast restore --database-url postgres://holdfast:password@db:5432/holdfast`,
 		Args: asUsed,
 	}
 	settings := p.dataSettings(cmd)
@@ -80,6 +88,9 @@ yet, this says so, and the hub does not start before it is.`,
 		cfg, err := settings()
 		if err != nil {
 			return err
+		}
+		if cfg.DatabaseURL != "" {
+			return p.fenceRestored(cmd, cfg, from != "" || check)
 		}
 		if from == "" {
 			return usagef("say which backup: --from FILE")
@@ -95,6 +106,19 @@ yet, this says so, and the hub does not start before it is.`,
 		return p.showBackup(from, b, map[string]any{"data": cfg.Data, "taken_back": takenBack, "key_in_place": b.KeyProblem == nil})
 	})
 	return cmd
+}
+
+// fenceRestored makes a database ready that PostgreSQL's own tools have restored.
+func (p *program) fenceRestored(cmd *cobra.Command, cfg config.Config, backup bool) error {
+	if backup {
+		return usagef("--from and --check are about backups of a data directory; restore a PostgreSQL database with pg_restore first, and then run this with --database-url alone. For a directory, name it with --data")
+	}
+	takenBack, err := app.FenceRestored(cmd.Context(), cfg, p.logger(cfg))
+	if err != nil {
+		return keyFailure(err)
+	}
+	p.note("The hub in the database is set apart from the one before the restore; start its replicas. %d tasks were held by a worker and are offered again; workers that still hold any are refused. Tokens that were revoked since the backup are valid again.", takenBack)
+	return p.show(map[string]any{"taken_back": takenBack}, "", func() error { return nil })
 }
 
 func (p *program) checkBackup(cmd *cobra.Command, cfg config.Config, file string) error {

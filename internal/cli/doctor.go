@@ -126,11 +126,19 @@ func (p *program) examine(ctx context.Context, data string, named bool) []check 
 		return all
 	}
 	add("settings", checkSettings(a))
-	if named || a.url == defaultURL {
+	database := p.env["HOLDFAST_DATABASE_URL"]
+	if database != "" {
+		add("database", checkDatabase(ctx, database))
+	}
+	if named || a.url == defaultURL && database == "" {
 		add("data directory", checkData(data))
 		add("disk space", checkDisk(data))
 	} else {
 		for _, name := range []string{"data directory", "disk space"} {
+			if database != "" {
+				add(name, skipped("HOLDFAST_DATABASE_URL says that the hub keeps its data in PostgreSQL"))
+				continue
+			}
 			add(name, skipped("the hub is the one that %s names; if it is on this machine, name its directory with --data", a.urlFrom))
 		}
 	}
@@ -155,6 +163,20 @@ func (p *program) examine(ctx context.Context, data string, named bool) []check 
 		add("event stream", skipped("it needs a valid token"))
 	}
 	return all
+}
+
+// checkDatabase looks at the database that the environment names.
+func checkDatabase(ctx context.Context, url string) check {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	used, err := app.CheckDatabase(ctx, url)
+	switch {
+	case err != nil:
+		return bad("do what it says, and see PostgreSQL in docs/run-a-hub.md", "%v", databaseFailure(err))
+	case !used:
+		return good("HOLDFAST_DATABASE_URL names an empty database, which the first replica makes its tables in")
+	}
+	return good("HOLDFAST_DATABASE_URL names a hub's database, and this program can use it")
 }
 
 func checkSettings(a access) check {

@@ -29,7 +29,7 @@ func (p *program) keySettings(cmd *cobra.Command) func() (config.Config, error) 
 		if err != nil {
 			return cfg, err
 		}
-		return cfg, dataDir(cfg.Data)
+		return cfg, dataOf(cfg)
 	}
 }
 
@@ -39,10 +39,12 @@ func (p *program) dataSettings(cmd *cobra.Command) func() (config.Config, error)
 	cfg := config.Default()
 	cmd.Flags().StringVar(&cfg.Data, "data", first(p.env["HOLDFAST_DATA"], cfg.Data), "data directory of the hub (HOLDFAST_DATA)")
 	cmd.Flags().StringVar(&cfg.MasterKeyFile, "master-key-file", p.env["HOLDFAST_MASTER_KEY_FILE"], "file with the master key; master.key in the data directory if empty (HOLDFAST_MASTER_KEY_FILE)")
+	database := p.databaseFlags(cmd, &cfg)
 	return func() (config.Config, error) {
+		database()
 		cfg.MasterKey = p.env["HOLDFAST_MASTER_KEY"]
 		if err := cfg.Validate(); err != nil {
-			return cfg, usagef("%v", err)
+			return cfg, unsettled(err)
 		}
 		return cfg, nil
 	}
@@ -50,6 +52,9 @@ func (p *program) dataSettings(cmd *cobra.Command) func() (config.Config, error)
 
 // keyFailure gives the error of a command on a hub's keys its exit code.
 func keyFailure(err error) error {
+	if failed := databaseFailure(err); failed != nil {
+		return failed
+	}
 	e, ok := errors.AsType[*hub.Error](err)
 	if !ok {
 		return err
@@ -97,11 +102,11 @@ func (p *program) showKey(key string) error {
 func (p *program) keysRotate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rotate", Short: "Replace the master key and seal all secrets anew",
-		Long: `Replace the master key of the hub of a data directory, and seal all its secrets with the
-new one. The hub must not be running. If this is interrupted, the hub starts all the
+		Long: `Replace the master key of the hub of a data directory or a database, and seal all its
+secrets with the new one. Neither the hub nor any replica must be running. If this is interrupted, the hub starts all the
 same; run it again to finish.
 
-A key in a file is replaced in that file. A key in HOLDFAST_MASTER_KEY has to be replaced
+A key in a file is replaced in that file; replicas on other machines need a copy of it. A key in HOLDFAST_MASTER_KEY has to be replaced
 by you: the new one is printed, and until the hub has started with it once, the old one
 works, too. Run this again with the old one to see the new one again.
 
@@ -142,7 +147,8 @@ func (p *program) keysReset() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reset", Short: "Give up the sealed secrets, when their master key is lost",
 		Long: `Drop every secret that the present master key cannot open, and go on with that key. If the
-hub takes it from a file and there is none, one is made. The hub must not be running.
+hub takes it from a file and there is none, one is made. Neither the hub nor any replica
+must be running.
 
 This is for a master key that is lost for good. Tasks, addresses and tokens are not
 sealed and stay. What is lost: push-notification configurations that have a token or
@@ -159,7 +165,7 @@ has to fetch the new ones.`,
 		if err != nil {
 			return err
 		}
-		if err := p.confirm(yes, "This drops the secrets of the hub in %s that its master key cannot open.", cfg.Data); err != nil {
+		if err := p.confirm(yes, "This drops the secrets of the hub in %s that its master key cannot open.", hubOf(cfg)); err != nil {
 			return err
 		}
 		id, dropped, err := app.ResetMasterKey(cmd.Context(), cfg, p.logger(cfg))

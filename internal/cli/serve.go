@@ -36,7 +36,7 @@ func (p *program) serveCommand() *cobra.Command {
 			return usagef("%v", err)
 		}
 		if err := cfg.Validate(); err != nil {
-			return usagef("%v", err)
+			return unsettled(err)
 		}
 		return p.serve(cmd.Context(), cfg)
 	})
@@ -88,8 +88,19 @@ func (p *program) serve(ctx context.Context, cfg config.Config) error {
 	return served.Run(ctx)
 }
 
+// unsettled gives the error of settings that cannot work its exit code.
+func unsettled(err error) error {
+	if errors.Is(err, config.ErrDatabaseURL) {
+		return &failure{exit: exitError, code: "database", message: err.Error()}
+	}
+	return usagef("%v", err)
+}
+
 // unstarted gives the error of a hub that could not start its exit code.
 func unstarted(err error) error {
+	if failed := databaseFailure(err); failed != nil {
+		return failed
+	}
 	e, ok := errors.AsType[*hub.Error](err)
 	switch {
 	case ok && e.Kind == hub.Exists:

@@ -214,6 +214,9 @@ func (c *Config) checkTLS() error {
 	return errors.New("--tls-cert and --tls-key belong together: give both, or neither")
 }
 
+// ErrDatabaseURL refuses the URL of another kind of database.
+var ErrDatabaseURL = errors.New("--database-url and --database-direct-url have to begin with postgres://, as in postgres://user:password@host:5432/holdfast")
+
 func (c *Config) checkDatabase() error {
 	switch {
 	case c.DatabaseURL == "" && c.DatabaseDirectURL == "":
@@ -225,7 +228,7 @@ func (c *Config) checkDatabase() error {
 	}
 	for _, u := range []string{c.DatabaseURL, c.DatabaseDirectURL} {
 		if u != "" && !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://") {
-			return errors.New("--database-url and --database-direct-url have to begin with postgres://, as in postgres://user:password@host:5432/holdfast")
+			return ErrDatabaseURL
 		}
 	}
 	return nil

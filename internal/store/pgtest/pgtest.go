@@ -28,7 +28,7 @@ var ErrMissing = errors.New("PostgreSQL is not installed; on Debian: apt-get ins
 
 // Options configure a Server.
 type Options struct {
-	// Bin is the directory with initdb and postgres; the newest that is installed if empty.
+	// Bin is the directory with initdb and postgres; what Find finds if empty.
 	Bin string
 	// Dir is where its temporary directory is made; the system's own if empty.
 	Dir string
@@ -58,9 +58,19 @@ const (
 	Password = "let me in"
 )
 
-// Find gives the directory with the programs of the newest PostgreSQL of this machine,
-// or ErrMissing.
+// BinVariable names the environment variable with the directory of initdb and postgres, for
+// tests on another version than the newest that is installed.
+const BinVariable = "HOLDFAST_TEST_POSTGRES"
+
+// Find gives the directory with the programs of PostgreSQL: that in BinVariable, else that
+// of the newest of this machine, or ErrMissing.
 func Find() (string, error) {
+	if dir := os.Getenv(BinVariable); dir != "" {
+		if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
+			return "", fmt.Errorf("%s names no directory with PostgreSQL's programs: %w", BinVariable, err)
+		}
+		return filepath.Abs(dir)
+	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil || len(found) == 0 {
 		if path, err := exec.LookPath("initdb"); err == nil {
@@ -162,7 +172,7 @@ func hasFiles(dir string) bool {
 
 func (s *Server) initdb(ctx context.Context) error {
 	out, err := s.command(ctx, filepath.Join(s.opt.Bin, "initdb"), "-D", s.data(), "-U", User, "--auth=trust",
-		"--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions").CombinedOutput()
+		"--encoding=UTF8", "--locale=C", "--no-sync").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}

@@ -20,6 +20,11 @@
 //
 // What replicas compare is told by the database's clock.
 //
+// # Partitions
+//
+// What a task has is partitioned by the week of its id, and goes as a whole once no task of
+// the week is left: see partition.go. The rows of task and queue are not.
+//
 // # PgBouncer
 //
 // Nothing outlives its transaction on a connection but prepared statements. Behind

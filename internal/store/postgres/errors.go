@@ -97,6 +97,12 @@ func conflicted(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == "40P01" || pg.Code == "40001" || pg.Code == "55P03")
 }
 
+// forbidden reports whether the database's user has no right to do this.
+func forbidden(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "42501"
+}
+
 // connectError says in one line why a hub cannot use its database and what to do. It
 // names the server, never the password.
 func connectError(cfg *pgx.ConnConfig, err error) error {

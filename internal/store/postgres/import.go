@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -29,6 +30,8 @@ const (
 // implements transfer.Target. It works alone: no replica runs on the database meanwhile.
 type Import struct {
 	c *pgx.Conn
+	// weeks are those that have partitions.
+	weeks map[time.Time]bool
 }
 
 // OpenImport opens a database to copy a hub into it, and makes its tables. Errors are
@@ -38,7 +41,7 @@ func OpenImport(ctx context.Context, url string) (_ *Import, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, cfg.ConnConfig); err != nil {
+	if err := migrate(ctx, cfg.ConnConfig, false); err != nil {
 		return nil, err
 	}
 	c, err := connect(ctx, cfg.ConnConfig)
@@ -53,7 +56,7 @@ func OpenImport(ctx context.Context, url string) (_ *Import, err error) {
 	if err != nil {
 		return nil, errors.Join(connectError(cfg.ConnConfig, err), c.Close(ctx))
 	}
-	return &Import{c}, nil
+	return &Import{c, map[time.Time]bool{}}, nil
 }
 
 // importLock is the advisory lock of whoever copies a hub into the database.
@@ -148,6 +151,9 @@ func (m *Import) Reached(ctx context.Context, table string) (int64, error) {
 
 // Write implements transfer.Target.
 func (m *Import) Write(ctx context.Context, table string, columns []string, rows [][]any, last int64) error {
+	if err := addWeeksFor(ctx, m.c, m.weeks, table, columns, rows); err != nil {
+		return importError(err)
+	}
 	return m.in(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromRows(rows)); err != nil {
 			return err

@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,7 +23,11 @@ import (
 var migrations embed.FS
 
 // schemaVersion is the newest schema that this binary knows. A database may be
-// newer, as long as its oldest_binary is not: migrations expand first.
+// newer, as long as its oldest_binary is not: migrations expand first, for replicas of the
+// version before run on while one of this migrates. Each changes one table, so that it
+// waits for no lock while it holds another. An index is built CONCURRENTLY, in a migration
+// with NO TRANSACTION that first drops what a build that broke off may have left of it;
+// that of a partitioned table on each partition, and then ON ONLY the table.
 const schemaVersion = 1
 
 const (
@@ -30,14 +36,17 @@ const (
 	// lockTime is how long a change of the schema may wait for a lock, while all others
 	// wait behind it.
 	lockTime = 5 * time.Second
+	// askEvery is how often a start asks whether another replica has finished.
+	askEvery = 100 * time.Millisecond
 	// migrateTime is how long a start waits for another replica that migrates.
 	migrateTime = 10 * time.Minute
 )
 
 // migrate brings the database to this binary's schema, or refuses one that is not
 // Holdfast's or that a much newer Holdfast has changed. Of replicas that start at once
-// one migrates, and the others wait for it.
-func migrate(ctx context.Context, base *pgx.ConnConfig) (err error) {
+// one migrates, and the others wait for it. If existing is set, it makes no hub's tables
+// where there are none.
+func migrate(ctx context.Context, base *pgx.ConnConfig, existing bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, migrateTime)
 	defer cancel()
 	c, err := connect(ctx, base)
@@ -48,24 +57,122 @@ func migrate(ctx context.Context, base *pgx.ConnConfig) (err error) {
 	if err := checkServer(ctx, c); err != nil {
 		return connectError(base, err)
 	}
-	// The lock is a transaction's, so that it works through PgBouncer; the migrations
-	// run on a connection of their own meanwhile.
-	tx, err := c.Begin(ctx)
+	tx, err := lockMigrations(ctx, c)
 	if err != nil {
 		return connectError(base, err)
 	}
 	defer func() { err = errors.Join(err, ignoreDone(tx.Rollback(context.WithoutCancel(ctx)))) }()
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrateLock)); err != nil {
-		return connectError(base, err)
-	}
 	current, err := checkOwner(ctx, tx, base.Database)
 	if err != nil {
 		return connectError(base, err)
 	}
-	if current >= schemaVersion {
+	switch {
+	case current >= schemaVersion:
 		return nil
+	case current == 0 && existing:
+		return hub.Errorf(hub.NotFound, "no hub has used the database %q yet; name the one that the replicas have in their database URL", base.Database)
 	}
-	return connectError(base, up(ctx, base))
+	// What was read above keeps its snapshot until the next statement of this kind, and an
+	// index that is built CONCURRENTLY waits for it.
+	if _, err := tx.Exec(ctx, "SELECT 1"); err != nil {
+		return connectError(base, err)
+	}
+	err = up(ctx, base)
+	for try := 1; conflicted(err) && try < triesMax; try++ {
+		err = up(ctx, base)
+	}
+	if err == nil {
+		err = noteFirst(ctx, tx)
+	}
+	return connectError(base, err)
+}
+
+// firstKey is the key in meta of what firstMigration gives.
+const firstKey = "first_migration"
+
+// firstMigration tells the first migration, which is edited in place until the first
+// release, from its other forms. No database goes from one of them to another.
+func firstMigration() (string, error) {
+	sql, err := migrations.ReadFile("migrations/00001_init.sql")
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(sql)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// noteFirst notes with which form of it the database was made, and ends the transaction.
+func noteFirst(ctx context.Context, tx pgx.Tx) error {
+	first, err := firstMigration()
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, "INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO NOTHING", firstKey, first); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// checkFirst refuses a database that was made with another form.
+func checkFirst(ctx context.Context, tx pgx.Tx, name string) error {
+	first, err := firstMigration()
+	if err != nil {
+		return err
+	}
+	var other bool
+	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM meta WHERE key = $1 AND value <> $2)", firstKey, first).Scan(&other); err != nil || !other {
+		return err
+	}
+	return hub.Errorf(hub.Invalid, "the database %q was made by a build from before the first release, which has other tables; use that build, or a new database", name)
+}
+
+// Probe looks at a database as Open would, changes nothing, and gives the version of its
+// schema: 0 if no hub has used it. Errors are those of Open.
+func Probe(ctx context.Context, url string) (schema int, err error) {
+	cfg, err := poolConfig(&Options{URL: url, Conns: 1})
+	if err != nil {
+		return 0, err
+	}
+	c, err := connect(ctx, cfg.ConnConfig)
+	if err != nil {
+		return 0, connectError(cfg.ConnConfig, err)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	if err := checkServer(ctx, c); err != nil {
+		return 0, connectError(cfg.ConnConfig, err)
+	}
+	err = pgx.BeginTxFunc(ctx, c, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		schema, err = checkOwner(ctx, tx, cfg.ConnConfig.Database)
+		return err
+	})
+	return schema, connectError(cfg.ConnConfig, err)
+}
+
+// lockMigrations waits until nobody else migrates, and gives the transaction that has the
+// lock: a transaction's, so that it works through PgBouncer. The migrations run on a
+// connection of their own meanwhile. It asks now and then: a statement that waits for the
+// lock would itself be waited for by an index that is built CONCURRENTLY.
+func lockMigrations(ctx context.Context, c *pgx.Conn) (pgx.Tx, error) {
+	again := time.NewTicker(askEvery)
+	defer again.Stop()
+	for {
+		tx, err := c.Begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var locked bool
+		if err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1)", int64(migrateLock)).Scan(&locked); err != nil || locked {
+			return tx, err
+		}
+		if err := tx.Rollback(ctx); err != nil {
+			return nil, err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 func ignoreDone(err error) error {
@@ -118,12 +225,18 @@ func checkOwner(ctx context.Context, tx pgx.Tx, name string) (int, error) {
 		return 0, foreign
 	}
 	oldest, err := oldestBinary(ctx, tx)
+	if broken(err) || forbidden(err) {
+		return 0, err
+	}
 	if err != nil {
 		foreign.Cause = err
 		return 0, foreign
 	}
 	if oldest > schemaVersion {
 		return 0, hub.Errorf(hub.Invalid, "the database %q was changed by a newer Holdfast (schema %d, this binary knows %d); install that version again", name, oldest, schemaVersion)
+	}
+	if err := checkFirst(ctx, tx, name); err != nil {
+		return 0, err
 	}
 	var current sql.NullInt64
 	if err := tx.QueryRow(ctx, "SELECT max(version_id) FROM goose_db_version WHERE is_applied").Scan(&current); err != nil {

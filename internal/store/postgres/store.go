@@ -26,6 +26,9 @@ type Options struct {
 	// Now is the clock of tests; nil for that of the database, which alone all replicas
 	// have in common.
 	Now func() time.Time
+	// Existing has a database refused that no hub has used (NotFound), in which tables
+	// would be made otherwise.
+	Existing bool
 	// Conns bounds the connections to the database; 0 for 16.
 	Conns int
 	// Patience bounds how long a transition or a read waits for the database; 0 for 10 s.
@@ -57,6 +60,7 @@ type Store struct {
 
 	unhealthy atomic.Pointer[hub.Error] // see health
 	parties   parties
+	weeks     weeks
 	lanes     sync.Map    // laneKey of those that are known to have a row
 	fronts    sync.Map    // by callee, when its ready order was last looked at from the front
 	epoch     int64       // of the activity
@@ -94,7 +98,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, direct.ConnConfig); err != nil {
+	if err := migrate(ctx, direct.ConnConfig, opt.Existing); err != nil {
 		return nil, err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
@@ -110,6 +114,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.stop = stop
 	s.beside.Go(func() { s.stayAlive(background) })
 	s.beside.Go(func() { s.tell(background) })
+	s.beside.Go(func() { s.tend(background) })
 	if opt.Changed != nil {
 		s.beside.Go(func() { s.listen(background) })
 		s.beside.Go(func() { s.look(background) })
@@ -132,7 +137,11 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.pool.QueryRow(ctx, "INSERT INTO replica (seen_at) VALUES (clock_timestamp()) RETURNING n").Scan(&s.replica); err != nil {
 		return err
 	}
-	return s.countPeers(ctx)
+	if err := s.countPeers(ctx); err != nil {
+		return err
+	}
+	s.keepPartitions(ctx)
+	return nil
 }
 
 // replicaBeat is how often a replica shows that it is alive, and replicaSilence after

@@ -167,16 +167,30 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (hub.Pru
 		if err != nil {
 			return out, err
 		}
+		left := s.weeks.toDelete(tasks, before)
 		if len(tasks) > 0 {
-			for _, table := range []string{"event", "message", "attempt", "artifact", "idempotency", "push_failure", "push", "dispatch"} {
-				t.exec("DELETE FROM "+table+" WHERE task = ANY($1::uuid[])", tasks)
-			}
-			t.exec("DELETE FROM task WHERE id = ANY($1::uuid[])", tasks)
+			t.remove(tasks, left)
 		}
 		lines, err := t.execNow(`DELETE FROM activity WHERE ctid = ANY(ARRAY(SELECT ctid FROM activity ORDER BY xid, id LIMIT $1)) AND at < $2`, pruneRowsMax, before)
 		out.More = out.More || lines == pruneRowsMax
 		return out, err
 	})
+}
+
+// remove deletes tasks with all that is theirs, but of what is partitioned only that of
+// those in left: the rest goes with its partition.
+func (t *tx) remove(tasks, left []uuid.UUID) {
+	if len(left) > 0 {
+		for _, p := range partitioned {
+			t.exec("DELETE FROM "+p.name+" WHERE task = ANY($1::uuid[])", left)
+		}
+	}
+	// Who looks for cancels to tell of looks for these alone, and not at the tasks.
+	t.exec("DELETE FROM dispatch WHERE task = ANY($1::uuid[]) AND untold_at IS NOT NULL", tasks)
+	for _, table := range []string{"idempotency", "push_failure", "push"} {
+		t.exec("DELETE FROM "+table+" WHERE task = ANY($1::uuid[])", tasks)
+	}
+	t.exec("DELETE FROM task WHERE id = ANY($1::uuid[])", tasks)
 }
 
 // MarkRead implements hub.Transitions.

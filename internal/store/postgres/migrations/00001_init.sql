@@ -126,6 +126,9 @@ CREATE TABLE lane (
   PRIMARY KEY (callee, caller)
 ) WITH (fillfactor = 50);
 
+-- What a task has, and its dispatches below, is kept by the week in which the task was made,
+-- which its id tells, so that it can go as a whole. The partitions of weeks are made by the
+-- program, ahead; what fits into none is in that of the rest.
 CREATE TABLE event (
   task uuid NOT NULL,
   seq integer NOT NULL,
@@ -137,7 +140,8 @@ CREATE TABLE event (
   body bytea,
   metadata bytea,
   PRIMARY KEY (task, seq)
-);
+) PARTITION BY RANGE (task);
+CREATE TABLE event_rest PARTITION OF event DEFAULT;
 
 -- seq is set for a question, whose body is its event's.
 CREATE TABLE message (
@@ -148,7 +152,8 @@ CREATE TABLE message (
   seq integer,
   body bytea,
   PRIMARY KEY (task, n)
-);
+) PARTITION BY RANGE (task);
+CREATE TABLE message_rest PARTITION OF message DEFAULT;
 
 CREATE TABLE artifact (
   task uuid NOT NULL,
@@ -156,7 +161,8 @@ CREATE TABLE artifact (
   n integer NOT NULL,
   start integer NOT NULL, -- seq of the event that its content starts with
   PRIMARY KEY (task, id)
-);
+) PARTITION BY RANGE (task);
+CREATE TABLE artifact_rest PARTITION OF artifact DEFAULT;
 
 -- A claim that has ended, one way or another; outcome is that of attempt* in the code.
 CREATE TABLE attempt (
@@ -168,7 +174,8 @@ CREATE TABLE attempt (
   digest bytea,
   late boolean NOT NULL,
   PRIMARY KEY (task, n)
-);
+) PARTITION BY RANGE (task);
+CREATE TABLE attempt_rest PARTITION OF attempt DEFAULT;
 
 -- The keys that messages came with; hash is of caller, callee and key, both are halves
 -- of SHA-256.
@@ -268,7 +275,8 @@ CREATE TABLE dispatch (
   detail bytea,
   untold_at bigint,
   PRIMARY KEY (task, n)
-) WITH (fillfactor = 80);
+) PARTITION BY RANGE (task);
+CREATE TABLE dispatch_rest PARTITION OF dispatch DEFAULT WITH (fillfactor = 80);
 CREATE INDEX dispatch_address ON dispatch(address, begun_at, task, n);
 CREATE INDEX dispatch_untold ON dispatch(address, begun_at) WHERE untold_at IS NOT NULL;
 

@@ -27,8 +27,9 @@ type agent struct {
 
 // agents remembers how to talk to agents, by the URL that they were registered with.
 type agents struct {
-	mu sync.Mutex
-	m  map[string]*agent
+	mu    sync.Mutex
+	m     map[string]*agent
+	gates map[string]chan struct{} // of those that take one task at a time
 }
 
 // agentsMax bounds how many are remembered.
@@ -47,6 +48,26 @@ func (s *agents) keep(url string, a *agent) {
 		s.m = make(map[string]*agent)
 	}
 	s.m[url] = a
+}
+
+// alone waits until no other task is at an agent; leave has to be called then.
+func (s *agents) alone(ctx context.Context, url string) (leave func(), err error) {
+	s.mu.Lock()
+	if s.gates == nil {
+		s.gates = make(map[string]chan struct{})
+	}
+	gate := s.gates[url]
+	if gate == nil {
+		gate = make(chan struct{}, 1)
+		s.gates[url] = gate
+	}
+	s.mu.Unlock()
+	select {
+	case gate <- struct{}{}:
+		return func() { <-gate }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // find gives how to talk to the agent of p, as its card says. One without a card is

@@ -61,12 +61,12 @@ func New(opt Options) *Deliverer {
 }
 
 // Slots implements delivery.Capacity: an agent that takes one task at a time hangs when it
-// gets a second one, so it gets one alone, and so does one of whom nothing is known yet.
+// gets a second one, so it gets one alone.
 func (d *Deliverer) Slots(e hub.Endpoint) int {
-	if a := d.agents.known(e.URL); a != nil && !a.single {
-		return 0
+	if a := d.agents.known(e.URL); a != nil && a.single {
+		return 1
 	}
-	return 1
+	return 0
 }
 
 // Deliver implements delivery.Deliverer.
@@ -74,6 +74,13 @@ func (d *Deliverer) Deliver(ctx context.Context, x delivery.Delivery) delivery.O
 	c, err := d.peer(ctx, x.Endpoint, x.Task.Callee.ID, x.Sent)
 	if err != nil {
 		return outcomeOf(err, false)
+	}
+	if c.agent.single { // which may have come out with the first of several tasks only
+		leave, err := d.agents.alone(ctx, x.Endpoint.URL)
+		if err != nil {
+			return delivery.Outcome{Kind: delivery.Unsent, Busy: true, Reason: "the agent takes one task at a time"}
+		}
+		defer leave()
 	}
 	if err := hub.Reserve(ctx, size(x.Task)); err != nil {
 		return delivery.Outcome{Kind: delivery.Unsent, Busy: true, Reason: "the hub is busy with other large tasks"}

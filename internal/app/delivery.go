@@ -31,15 +31,9 @@ const (
 // through what connects to it.
 func (a *App) openDelivery() {
 	opt := delivery.Options{
-		Addresses: a.store, Deliverers: a.deliverers(), Shared: a.cfg.DatabaseURL != "",
+		Store: a.store, Deliverers: a.deliverers(), Shared: a.cfg.DatabaseURL != "",
 		Slots: a.cfg.WebhookSlots, Lease: a.cfg.Lease, Log: a.log, Observe: a.metrics.delivered,
 		Room: hub.NewRoom(max(callRoomBytes, 5*a.cfg.TaskBytes, 5*a.cfg.MaxBody)),
-	}
-	if x, ok := a.store.(hub.Dispatches); ok {
-		opt.Dispatches = x
-	}
-	if x, ok := a.store.(hub.Presence); ok {
-		opt.Presence = x
 	}
 	a.dispatcher = delivery.New(opt)
 	a.metrics.watchDeliveries(a.dispatcher.Busy)

@@ -57,7 +57,7 @@ var allowed = map[string][]string{
 	"internal/tunnelclient":       {"wire", "internal/tunnelconn"}, // the agent's end, which knows nothing of the hub's
 	"internal/delivery/remotea2a": {"internal/hub", "internal/canon", "internal/rawjson", "internal/egress", "internal/delivery"},
 	"internal/delivery/deliverytest": {
-		"internal/hub", "internal/canon", "internal/engine", "internal/delivery", "internal/store/sqlite", "internal/vault",
+		"internal/hub", "internal/canon", "internal/engine", "internal/delivery", "internal/store/sqlite", "internal/store/postgres", "internal/store/pgtest", "internal/vault",
 	},
 
 	// Faces know no store and no other face.

@@ -87,7 +87,7 @@ func (f *flight) keepName(now *hub.Dispatch) {
 
 // settleCancel notes the outcome of a cancel.
 func (d *Dispatcher) settleCancel(ctx context.Context, x *hub.Dispatch, o hub.CancelOutcome) {
-	err := d.opt.Dispatches.SettleCancel(context.WithoutCancel(ctx), x.Task, x.Attempt, o)
+	err := d.opt.Store.SettleCancel(context.WithoutCancel(ctx), x.Task, x.Attempt, o)
 	if err != nil && hub.KindOf(err) != hub.NotFound && hub.KindOf(err) != hub.Conflict {
 		d.opt.Log.Warn("the outcome of a cancel could not be noted", "task", x.Task, "error", err)
 	}
@@ -108,7 +108,7 @@ func (d *Dispatcher) tellCancels() error {
 	if len(addresses) == 0 {
 		return nil
 	}
-	list, err := d.opt.Dispatches.CanceledDispatches(d.open, addresses, cancelAge, cancelBatch)
+	list, err := d.opt.Store.CanceledDispatches(d.open, addresses, cancelAge, cancelBatch)
 	if err != nil {
 		return err
 	}
@@ -126,10 +126,15 @@ func (d *Dispatcher) tellCancels() error {
 	d.forgetTries(open)
 	for r, list := range due {
 		r.cancels.telling = true
-		by, e := r.deliverer.(Canceler), r.endpoint
+		by, able := r.deliverer.(Canceler) // a webhook beside a tunnel, for one, is not
+		e := r.endpoint
 		d.running.Go(func() {
 			for i := range list {
-				d.tell(r, by, e, &list[i])
+				if able {
+					d.tell(r, by, e, &list[i])
+				} else {
+					d.settleCancel(d.open, &list[i], hub.CancelUnconfirmed)
+				}
 			}
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -206,7 +211,7 @@ func (d *Dispatcher) named(ctx context.Context, x *hub.Dispatch) (hub.Dispatch, 
 	if known.RemoteTask != "" {
 		return known, nil
 	}
-	page, err := d.opt.Dispatches.ListDispatches(ctx, hub.DispatchFilter{Task: x.Task, Address: x.Address, Limit: 100})
+	page, err := d.opt.Store.ListDispatches(ctx, hub.DispatchFilter{Task: x.Task, Address: x.Address, Limit: 100})
 	for _, before := range page.Dispatches {
 		if before.RemoteTask != "" && before.Instance == x.Instance {
 			known.RemoteTask, known.RemoteContext = before.RemoteTask, before.RemoteContext

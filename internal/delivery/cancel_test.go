@@ -49,7 +49,7 @@ func (b *bed) cancel(t *hub.Task) {
 
 func (b *bed) isTold(t *hub.Task, want hub.CancelOutcome) {
 	b.Helper()
-	b.becomes("the outcome of the cancel is "+want.String(), func() bool { return b.book.canceled(t.ID) == want })
+	b.becomes("the outcome of the cancel is "+want.String(), func() bool { return b.canceled(t) == want })
 }
 
 func TestAnAgentIsToldOfACancelByWhatItCallsTheTask(t *testing.T) {

@@ -22,13 +22,13 @@ func (d *Dispatcher) carry(f *flight) {
 	case lost != nil && out.Kind != Answered:
 		// No longer held: nothing is to be said of it. An answer is tried all the same,
 		// so that it is noted as one that came too late.
-		d.conclude(f, &out, took, false)
+		d.conclude(f, &out, took, d.hasIt(f))
 	case out.Kind == Lost && d.cutOff(f):
-		d.conclude(f, &out, took, false)
+		d.conclude(f, &out, took, d.hasIt(f))
 		d.engine.Release(d.sending, t) // cut off by this hub, which is nobody's failure
 	case out.Kind == Lost || out.Kind == Unsent:
 		// What may have left has to be known before the task is claimed again.
-		d.conclude(f, &out, took, false)
+		d.conclude(f, &out, took, d.hasIt(f))
 		d.settle(f.x, &out)
 	default:
 		d.settle(f.x, &out)
@@ -46,6 +46,17 @@ func (d *Dispatcher) carry(f *flight) {
 	d.attend(f.r)
 }
 
+// hasIt reports whether an agent may still be at a task that can be told if it is canceled
+// before it is delivered again. Its dispatch stays open then, with what the agent calls it.
+func (d *Dispatcher) hasIt(f *flight) bool {
+	now := f.soFar()
+	if f.canceler() == nil || now.RemoteTask == "" {
+		return false
+	}
+	f.keepName(now)
+	return true
+}
+
 // cutOff reports whether a delivery was lost because this hub stops.
 func (d *Dispatcher) cutOff(f *flight) bool {
 	return d.sending.Err() != nil || f.r.instance != "" && d.open.Err() != nil
@@ -54,7 +65,7 @@ func (d *Dispatcher) cutOff(f *flight) bool {
 // conclude notes what became of a dispatch.
 func (d *Dispatcher) conclude(f *flight, out *Outcome, took time.Duration, keep bool) {
 	t := f.x.Task
-	err := d.opt.Dispatches.EndDispatch(context.WithoutCancel(d.sending), hub.DispatchEnd{
+	err := d.opt.Store.EndDispatch(context.WithoutCancel(d.sending), hub.DispatchEnd{
 		Task: t.ID, Attempt: t.Attempt, Outcome: out.Kind.String(), Took: took,
 		Sent: out.Kind != Unsent || f.hasLeft(), Status: out.Status, Detail: out.Reason, Keep: keep,
 	})

@@ -49,35 +49,39 @@ func (d *Dispatcher) Connect(c Connection) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(d.open, presenceLimit)
 	defer cancel()
 	l := &link{Connection: c, since: time.Now(), left: make(chan struct{})}
-	if err := d.announce(ctx, l); err != nil {
-		return nil, err
-	}
-	if err := d.join(ctx, l); err != nil {
-		d.withdraw(l)
+	if err := d.enter(ctx, l); err != nil {
 		return nil, err
 	}
 	var once sync.Once
 	return func() { once.Do(func() { d.part(l) }) }, nil
 }
 
+// enter makes a connection known, here and to the other replicas.
+func (d *Dispatcher) enter(ctx context.Context, l *link) error {
+	d.announcing.Lock() // or the end of the one before would take this one's place away
+	defer d.announcing.Unlock()
+	if err := d.announce(ctx, l); err != nil {
+		return err
+	}
+	if err := d.join(ctx, l); err != nil {
+		d.withdraw(l)
+		return err
+	}
+	return nil
+}
+
 // announce tells the other replicas of a connection.
 func (d *Dispatcher) announce(ctx context.Context, l *link) error {
-	if d.opt.Presence == nil {
-		return nil
-	}
-	return d.opt.Presence.Connect(ctx, hub.Instance{
+	return d.opt.Store.Connect(ctx, hub.Instance{
 		Address: l.Address, Name: l.Instance, Slots: l.Slots, Since: l.since, URL: d.opt.URL,
 	})
 }
 
 // withdraw tells the other replicas that a connection is gone.
 func (d *Dispatcher) withdraw(l *link) {
-	if d.opt.Presence == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), presenceLimit)
 	defer cancel()
-	if err := d.opt.Presence.Disconnect(ctx, l.Address, l.Instance); err != nil {
+	if err := d.opt.Store.Disconnect(ctx, l.Address, l.Instance); err != nil {
 		d.opt.Log.Warn("a connection that is gone is still shown", "address", l.Address, "instance", l.Instance, "error", err)
 	}
 }
@@ -86,7 +90,7 @@ func (d *Dispatcher) withdraw(l *link) {
 func (d *Dispatcher) join(ctx context.Context, l *link) error {
 	d.refreshing.Lock() // so that the address is not deleted meanwhile
 	defer d.refreshing.Unlock()
-	a, err := d.opt.Addresses.Address(ctx, l.Address)
+	a, err := d.opt.Store.Address(ctx, l.Address)
 	if err != nil {
 		return err
 	}
@@ -135,7 +139,13 @@ func (d *Dispatcher) part(l *link) {
 	}
 	d.mu.Unlock()
 	d.leave(idle)
-	if current {
+	d.announcing.Lock()
+	defer d.announcing.Unlock()
+	d.mu.Lock()
+	now := d.routeOf(l.Address, l.Instance)
+	followed := now != nil && now.link != nil
+	d.mu.Unlock()
+	if !followed {
 		d.withdraw(l)
 	}
 }

@@ -23,21 +23,18 @@ const (
 	cancelEvery = 2 * time.Second
 )
 
-// Addresses is the part of hub.Directory that a dispatcher needs.
-type Addresses interface {
+// Store is the part of hub.Store that a dispatcher needs beside the engine: it keeps what
+// was sent, says which endpoints are this replica's, and is told of connections.
+type Store interface {
+	hub.Dispatches
+	hub.Presence
 	Address(ctx context.Context, ref string) (*hub.Address, error)
 	Addresses(ctx context.Context) ([]hub.Address, error)
 }
 
 // Options are the settings of a Dispatcher. What is zero has the default named with it.
 type Options struct {
-	Addresses Addresses
-	// Dispatches keeps what was sent. Default: nothing is kept, so nothing is known of it
-	// after a restart.
-	Dispatches hub.Dispatches
-	// Presence says which endpoints are this replica's, and is told of connections.
-	// Default: all are, and nobody is told.
-	Presence hub.Presence
+	Store Store
 	// Shared: other replicas may change addresses, so these are read again every 3 s.
 	Shared bool
 	// URL is where the other replicas reach this one; empty if they do not.
@@ -75,9 +72,6 @@ func (o Options) withDefaults() Options {
 	if o.Observe == nil {
 		o.Observe = func(string, Kind, time.Duration) {}
 	}
-	if o.Dispatches == nil {
-		o.Dispatches = unkept{}
-	}
 	if o.Room == nil {
 		o.Room = hub.NewRoom(1 << 60)
 	}
@@ -101,6 +95,7 @@ type Dispatcher struct {
 	close, cut    context.CancelFunc
 	running       sync.WaitGroup // one for each poll and delivery, and one for the loop
 
+	announcing sync.Mutex    // one connection comes or goes at a time, as others are told
 	refreshing sync.Mutex    // one reads the directory at a time
 	owning     sync.Mutex    // and one asks what is owned
 	stale      chan struct{} // holds a hint that the directory has to be read again
@@ -209,7 +204,7 @@ func (d *Dispatcher) readLater() {
 func (d *Dispatcher) refreshAll() error {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
-	all, err := d.opt.Addresses.Addresses(d.open)
+	all, err := d.opt.Store.Addresses(d.open)
 	if err != nil {
 		return err
 	}
@@ -237,7 +232,7 @@ func (d *Dispatcher) refreshAll() error {
 func (d *Dispatcher) Refresh(ctx context.Context, address string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
-	a, err := d.opt.Addresses.Address(context.WithoutCancel(ctx), address)
+	a, err := d.opt.Store.Address(context.WithoutCancel(ctx), address)
 	switch {
 	case hub.KindOf(err) == hub.NotFound:
 		a = nil

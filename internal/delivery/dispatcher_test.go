@@ -47,8 +47,8 @@ func done() delivery.Outcome {
 
 // ill is a store that refuses what it is told to.
 type ill struct {
-	*sqlite.Store
-	claims, reports, reads atomic.Int64 // how many more are refused
+	hub.Store
+	claims, reports, reads, owns atomic.Int64 // how many more are refused
 }
 
 func refuse(n *atomic.Int64) error {
@@ -86,13 +86,19 @@ func (s *ill) Address(ctx context.Context, ref string) (*hub.Address, error) {
 	return s.Store.Address(ctx, ref)
 }
 
+func (s *ill) Own(ctx context.Context, addresses []string) ([]string, error) {
+	if err := refuse(&s.owns); err != nil {
+		return nil, err
+	}
+	return s.Store.Own(ctx, addresses)
+}
+
 // bed is a hub with a deliverer.
 type bed struct {
 	*testing.T
 	store  *ill
 	engine *engine.Engine
 	d      *delivery.Dispatcher
-	book   *book
 }
 
 func open(t *testing.T, f delivery.Deliverer, change ...func(*delivery.Options)) *bed {
@@ -101,12 +107,18 @@ func open(t *testing.T, f delivery.Deliverer, change ...func(*delivery.Options))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{T: t, store: &ill{Store: s}, book: &book{store: s}}
+	return openOn(t, s, f, change...)
+}
+
+// openOn opens a hub on a store, which it closes.
+func openOn(t *testing.T, s hub.Store, f delivery.Deliverer, change ...func(*delivery.Options)) *bed {
+	t.Helper()
+	b := &bed{T: t, store: &ill{Store: s}}
 	l := hub.DefaultLimits()
 	l.BackoffMin, l.BackoffMax, l.Redeliveries = 10*time.Millisecond, 20*time.Millisecond, 100
 	opt := delivery.Options{
-		Addresses: b.store, Deliverers: map[string]delivery.Deliverer{hub.WebhookDelivery: f},
-		Dispatches: b.book, PauseMin: 5 * time.Millisecond, PauseMax: 20 * time.Millisecond,
+		Store: b.store, Deliverers: map[string]delivery.Deliverer{hub.WebhookDelivery: f},
+		PauseMin: 5 * time.Millisecond, PauseMax: 20 * time.Millisecond,
 	}
 	for _, f := range change {
 		f(&opt)

@@ -120,7 +120,7 @@ func (f *flight) way() (Deliverer, *link) {
 // cannot be.
 func (f *flight) note(ctx context.Context) (Outcome, bool) {
 	t := f.x.Task
-	earlier, err := f.d.opt.Dispatches.BeginDispatch(context.WithoutCancel(ctx), hub.Dispatch{
+	earlier, err := f.d.opt.Store.BeginDispatch(context.WithoutCancel(ctx), hub.Dispatch{
 		Task: t.ID, Attempt: t.Attempt, Address: t.Callee.ID, Kind: f.x.Endpoint.Kind, Instance: f.r.instance, BegunAt: f.begun,
 		Sent: true, // as far as anybody will know if this hub is killed
 	})
@@ -179,7 +179,7 @@ func (f *flight) link(remoteTask, remoteContext string) error {
 	f.sent, f.remoteTask, f.remoteContext = true, remoteTask, remoteContext
 	f.mu.Unlock()
 	t := f.x.Task
-	return f.d.opt.Dispatches.LinkDispatch(context.WithoutCancel(f.d.sending), t.ID, t.Attempt, remoteTask, remoteContext)
+	return f.d.opt.Store.LinkDispatch(context.WithoutCancel(f.d.sending), t.ID, t.Attempt, remoteTask, remoteContext)
 }
 
 // progress is Delivery.Progress.

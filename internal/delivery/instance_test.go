@@ -2,8 +2,9 @@ package delivery_test
 
 import (
 	"context"
+	"errors"
+	"os"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/delivery"
 	"github.com/holdfast-hub/holdfast/internal/engine"
 	"github.com/holdfast-hub/holdfast/internal/hub"
+	"github.com/holdfast-hub/holdfast/internal/store/pgtest"
+	"github.com/holdfast-hub/holdfast/internal/store/postgres"
 )
 
 // none is no deliverer for endpoints.
@@ -167,7 +170,7 @@ func TestATaskOfAnInstanceThatStaysAwayIsDeliveredAgain(t *testing.T) {
 	if got := b.settled(task); got.State != hub.Completed || got.Attempt != 2 || got.Failures != 1 {
 		t.Errorf("the task is %+v", got)
 	}
-	b.becomes("both deliveries are noted", func() bool { return slices.Equal(b.book.outcomes(task.ID), []string{"lost", "answered"}) })
+	b.becomes("both deliveries are noted", func() bool { return slices.Equal(b.outcomes(task), []string{"lost", "answered"}) })
 }
 
 func TestAnAnswerGoesToTheInstanceThatAsked(t *testing.T) {
@@ -287,29 +290,43 @@ func TestMessagesArePassedOnAndThenSeen(t *testing.T) {
 	}
 }
 
-// presence owns what it is told to.
-type presence struct {
-	mine      atomic.Pointer[[]string]
-	elsewhere []hub.Instance
-}
-
-func (p *presence) Own(context.Context, []string) ([]string, error) {
-	if mine := p.mine.Load(); mine != nil {
-		return *mine, nil
+// replicas are two stores of one database. Tests close the first one themselves.
+func replicas(t *testing.T) (here, other *postgres.Store) {
+	t.Helper()
+	srv, err := pgtest.Start(t.Context(), pgtest.Options{})
+	if errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") == "" {
+		t.Skip(err)
 	}
-	return nil, hub.Errorf(hub.Unavailable, "nobody knows")
-}
-func (*presence) Connect(context.Context, hub.Instance) error      { return nil }
-func (*presence) Disconnect(context.Context, string, string) error { return nil }
-func (p *presence) Instances(context.Context, string) ([]hub.Instance, error) {
-	return p.elsewhere, nil
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := srv.Create(t.Context(), "hub", ""); err != nil {
+		t.Fatal(err)
+	}
+	if here, err = postgres.Open(t.Context(), postgres.Options{URL: srv.URL("hub")}); err != nil {
+		t.Fatal(err)
+	}
+	if other, err = postgres.Open(t.Context(), postgres.Options{URL: srv.URL("hub")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return here, other
 }
 
 // An answer for an instance of another replica is left to that for a moment, and taken
 // all the same if nobody there does.
 func TestAnAnswerIsLeftToTheReplicaThatHasItsInstance(t *testing.T) {
-	p := &presence{elsewhere: []hub.Instance{{Address: "dev", Name: "one"}}}
-	b := open(t, deliverer(none), func(o *delivery.Options) { o.Presence, o.Comeback = p, time.Minute })
+	here, other := replicas(t)
+	b := openOn(t, here, deliverer(none), func(o *delivery.Options) { o.Comeback = time.Minute })
 	b.address("dev")
 	b.d.Start(b.engine)
 	leave := b.connect("dev", "one", 1, deliverer(func(context.Context, delivery.Delivery) delivery.Outcome {
@@ -317,7 +334,10 @@ func TestAnAnswerIsLeftToTheReplicaThatHasItsInstance(t *testing.T) {
 	}))
 	asked := b.settled(b.send("dev", 1))
 	leave()
-	delivery.Forget(b.d, "dev", "one") // as if it had been connected to the other one
+	delivery.Forget(b.d, "dev", "one")
+	if err := other.Connect(t.Context(), hub.Instance{Address: "dev", Name: "one", Slots: 1, Since: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
 	defer b.connect("dev", "two", 1, deliverer(well))()
 	b.say(asked, "a", "that")
 	if got := b.settled(asked); got.State != hub.Completed || got.Attempt != 3 || got.Failures != 0 {
@@ -326,35 +346,57 @@ func TestAnAnswerIsLeftToTheReplicaThatHasItsInstance(t *testing.T) {
 }
 
 func TestOnlyWhatIsOwnedIsDelivered(t *testing.T) {
-	p := &presence{}
+	here, other := replicas(t)
 	called := make(chan string, 10)
-	b := open(t, deliverer(func(_ context.Context, d delivery.Delivery) delivery.Outcome {
+	b := openOn(t, here, deliverer(func(_ context.Context, d delivery.Delivery) delivery.Outcome {
 		called <- d.Task.Callee.ID
 		return done()
-	}), func(o *delivery.Options) { o.Presence = p })
+	}))
 	for _, a := range []string{"dev", "ops"} {
 		b.address(a)
 		b.endpoint(a)
 	}
+	takes := func(want ...string) {
+		t.Helper()
+		if mine, err := other.Own(t.Context(), want); err != nil || !slices.Equal(mine, want) {
+			t.Fatalf("the other replica owns %v: %v", mine, err)
+		}
+	}
+	takes("ops")
 	b.d.Start(b.engine)
 	b.d.Refresh(t.Context(), "ops")
-	dev, ops := b.send("dev", 1), b.send("ops", 2)
-	p.mine.Store(&[]string{"dev"})
-	b.d.Refresh(t.Context(), "dev")
+	ops, dev := b.send("ops", 1), b.send("dev", 2)
 	if got := b.settled(dev); got.State != hub.Completed {
 		t.Errorf("the task is %+v", got)
 	}
 	if a := within(b, "a delivery", called); a != "dev" || len(called) > 0 {
 		t.Errorf("%s was called, and %d more", a, len(called))
 	}
-	p.mine.Store(&[]string{"ops"})
-	b.d.Refresh(t.Context(), "dev")
+	takes()
+	b.d.Refresh(t.Context(), "ops")
 	b.settled(ops)
-	dev = b.send("dev", 3)
-	if a := within(b, "a delivery", called); a != "ops" || len(called) > 0 {
-		t.Errorf("%s was called, and %d more", a, len(called))
+	if a := within(b, "a delivery of what was given up", called); a != "ops" {
+		t.Errorf("%s was called", a)
 	}
-	p.mine.Store(&[]string{"dev", "ops"})
+}
+
+// While it is not known what is owned, nothing is delivered; it is asked again.
+func TestNothingIsDeliveredThatMayBeAnothersOwn(t *testing.T) {
+	called := make(chan string, 10)
+	b := open(t, deliverer(func(_ context.Context, d delivery.Delivery) delivery.Outcome {
+		called <- d.Task.Callee.ID
+		return done()
+	}))
+	b.address("dev")
+	b.endpoint("dev")
+	b.store.owns.Store(1 << 30)
+	b.d.Start(b.engine)
+	b.d.Refresh(t.Context(), "dev")
+	dev := b.send("dev", 1)
+	if s, ok := b.d.Standing("dev"); !ok || s.InFlight != 0 || len(called) != 0 {
+		t.Errorf("it stands at %+v, and was called %d times", s, len(called))
+	}
+	b.store.owns.Store(0)
 	if a := within(b, "a delivery, once it is asked again", called); a != "dev" {
 		t.Errorf("%s was called", a)
 	}

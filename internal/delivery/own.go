@@ -14,14 +14,14 @@ const ownLimit = 5 * time.Second
 // own asks which endpoints are this replica's, and delivers to these alone from now on.
 // What is under way to others may end.
 func (d *Dispatcher) own() {
-	if d.opt.Presence == nil || d.open.Err() != nil {
+	if d.open.Err() != nil {
 		return
 	}
 	d.owning.Lock() // so that no older answer overtakes a newer one
 	defer d.owning.Unlock()
 	ctx, cancel := context.WithTimeout(d.open, ownLimit)
 	defer cancel()
-	mine, err := d.opt.Presence.Own(ctx, d.endpoints())
+	mine, err := d.opt.Store.Own(ctx, d.endpoints())
 	if err != nil && d.open.Err() == nil {
 		d.opt.Log.Warn("it could not be told which endpoints are this replica's; it delivers to none until that is known", "error", err)
 	}

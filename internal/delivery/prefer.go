@@ -17,7 +17,7 @@ func (f *flight) prefer(ctx context.Context) bool {
 	if f.r.instance == "" || t.Handouts() < 2 {
 		return false
 	}
-	page, err := f.d.opt.Dispatches.ListDispatches(ctx, hub.DispatchFilter{Task: t.ID, Address: t.Callee.ID, Limit: 1})
+	page, err := f.d.opt.Store.ListDispatches(ctx, hub.DispatchFilter{Task: t.ID, Address: t.Callee.ID, Limit: 1})
 	if err != nil || len(page.Dispatches) == 0 {
 		return false
 	}
@@ -37,10 +37,10 @@ func (d *Dispatcher) elsewhere(ctx context.Context, address, instance string) bo
 	d.mu.Lock()
 	here := d.routeOf(address, instance) != nil
 	d.mu.Unlock()
-	if here || d.opt.Presence == nil {
+	if here {
 		return false
 	}
-	all, err := d.opt.Presence.Instances(ctx, address)
+	all, err := d.opt.Store.Instances(ctx, address)
 	return err == nil && slices.ContainsFunc(all, func(i hub.Instance) bool { return i.Name == instance })
 }
 

@@ -135,7 +135,7 @@ func (d *Dispatcher) setEndpoint(p *post, e *hub.Endpoint) (idle []*watch) {
 	}
 	r := p.endpoint
 	if r == nil {
-		r = &route{post: p, owned: d.opt.Presence == nil}
+		r = &route{post: p}
 		p.endpoint = r
 	}
 	if !bytes.Equal(r.endpoint.Sealed, e.Sealed) {

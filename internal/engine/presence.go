@@ -8,10 +8,7 @@ import (
 
 // Dispatches lists the hub's own deliveries to an address; who asks was authorised.
 func (e *Engine) Dispatches(ctx context.Context, f hub.DispatchFilter) (hub.DispatchPage, error) {
-	if d, ok := e.store.(hub.Dispatches); ok {
-		return d.ListDispatches(ctx, f)
-	}
-	return hub.DispatchPage{}, nil
+	return e.store.ListDispatches(ctx, f)
 }
 
 // Dispatch gives the newest delivery of a task that the hub made itself; nil if it makes
@@ -30,10 +27,7 @@ func (e *Engine) Dispatch(ctx context.Context, t *hub.Task) (*hub.Dispatch, erro
 // Connected lists the connected instances of an address, or of all if it is empty,
 // wherever they are connected.
 func (e *Engine) Connected(ctx context.Context, address string) ([]hub.Instance, error) {
-	if p, ok := e.store.(hub.Presence); ok {
-		return p.Instances(ctx, address)
-	}
-	return nil, nil
+	return e.store.Instances(ctx, address)
 }
 
 // Mailbox counts what is unfinished of an address.

@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/delivery"
 	"github.com/holdfast-hub/holdfast/internal/engine"
 	"github.com/holdfast-hub/holdfast/internal/hub"
-	"github.com/holdfast-hub/holdfast/internal/store/sqlite"
 	"github.com/holdfast-hub/holdfast/internal/vault"
 )
 
@@ -95,13 +94,23 @@ const patience = 20 * time.Second
 // usualSlots is how many tasks of an address are delivered at once here.
 const usualSlots = 2
 
-// Run tests a deliverer; open makes a new one for each test, which opens the secrets of
-// endpoints with the sealer.
+// Run tests a deliverer with the store in a file; open makes a new one for each test,
+// which opens the secrets of endpoints with the sealer.
 func Run(t *testing.T, open func(t testing.TB, sealer hub.Sealer) Harness) {
+	runOn(t, inFile, open)
+}
+
+// RunOnPostgreSQL is Run with the store in PostgreSQL, on a server of its own. It is
+// skipped where there is none.
+func RunOnPostgreSQL(t *testing.T, open func(t testing.TB, sealer hub.Sealer) Harness) {
+	runOn(t, inPostgreSQL(t), open)
+}
+
+func runOn(t *testing.T, store func(t testing.TB) hub.Store, open func(t testing.TB, sealer hub.Sealer) Harness) {
 	run := func(name string, f func(b *bed)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(newBed(t, open))
+			f(newBed(t, store(t), open))
 		})
 	}
 	answerTests(run)
@@ -128,7 +137,7 @@ func principal(handle string) hub.Principal {
 type bed struct {
 	testing.TB
 	h          Harness
-	store      *sqlite.Store
+	store      hub.Store
 	engine     *engine.Engine
 	dispatcher *delivery.Dispatcher
 	standing   switchboard
@@ -164,14 +173,9 @@ func (s *switchboard) Standing(address string) (hub.Standing, bool) { return s.n
 // Probe implements hub.Deliveries.
 func (s *switchboard) Probe(address string) { s.now().Probe(address) }
 
-func newBed(t testing.TB, open func(testing.TB, hub.Sealer) Harness) *bed {
-	b := &bed{TB: t, connected: make(map[string]*delivery.Connection), leave: make(map[string]func())}
-	dir := t.TempDir()
-	var err error
-	if b.store, err = sqlite.Open(t.Context(), sqlite.Options{Dir: dir, Synchronous: "OFF"}); err != nil {
-		t.Fatal(err)
-	}
-	sealer, err := vault.Open(t.Context(), vault.Options{Secrets: b.store, File: filepath.Join(dir, "master.key"), Make: true})
+func newBed(t testing.TB, store hub.Store, open func(testing.TB, hub.Sealer) Harness) *bed {
+	b := &bed{TB: t, store: store, connected: make(map[string]*delivery.Connection), leave: make(map[string]func())}
+	sealer, err := vault.Open(t.Context(), vault.Options{Secrets: b.store, File: filepath.Join(t.TempDir(), "master.key"), Make: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,13 +195,10 @@ func newBed(t testing.TB, open func(testing.TB, hub.Sealer) Harness) *bed {
 // dispatch starts a dispatcher.
 func (b *bed) dispatch() {
 	opt := delivery.Options{
-		Addresses: b.store, Slots: b.slots, PauseMin: 20 * time.Millisecond, PauseMax: 100 * time.Millisecond,
+		Store: b.store, Slots: b.slots, PauseMin: 20 * time.Millisecond, PauseMax: 100 * time.Millisecond,
 	}
 	if b.h.Deliverer != nil {
 		opt.Deliverers = map[string]delivery.Deliverer{b.h.Kind: b.h.Deliverer}
-	}
-	if kept, ok := any(b.store).(hub.Dispatches); ok {
-		opt.Dispatches = kept
 	}
 	b.dispatcher = delivery.New(opt)
 	b.standing.use(b.dispatcher)

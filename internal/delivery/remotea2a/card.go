@@ -119,10 +119,11 @@ func read(ctx context.Context, p *peer) (*agent, error) {
 	return &agent{url: p.url}, nil
 }
 
-// isAway reports whether there is nothing at a place, which is no trouble.
+// isAway reports whether there is nothing at a place for the hub, which is no trouble.
 func isAway(err error) bool {
 	var s *statusError
-	return errors.As(err, &s) && (s.status == http.StatusNotFound || s.status == http.StatusMethodNotAllowed || s.status == http.StatusGone)
+	var a *agentError
+	return errors.As(err, &a) || errors.As(err, &s) && s.status/100 == 4 && s.status != http.StatusRequestTimeout && s.status != http.StatusTooManyRequests
 }
 
 // card is what counts of an agent card, of 1.0 or of 0.3.

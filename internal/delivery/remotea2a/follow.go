@@ -35,6 +35,7 @@ type following struct {
 	begun   bool            // some of it may have reached the agent in this delivery
 	told    map[string]bool // the artifacts that the hub has
 	asked   bool            // an answer is on its way, so that it asked is old news
+	waiting []hub.Message   // that the caller has added and the agent has not got
 	silent  bool            // it said that the task has ended, and not with what
 	events  int
 }
@@ -196,20 +197,26 @@ func (f *following) again(ctx context.Context) (*delivery.Outcome, error) {
 	return done, err
 }
 
-// heed passes on what the caller has added meanwhile.
+// heed passes on what the caller has added meanwhile. What does not arrive is kept, and
+// tried again; an agent that takes no more to a task gets nothing.
 func (f *following) heed(ctx context.Context) {
-	for {
-		select {
-		case m, ok := <-f.x.Messages:
-			if !ok || f.agent.single {
+	for !f.agent.single {
+		if len(f.waiting) == 0 {
+			select {
+			case m := <-f.x.Messages:
+				f.waiting = append(f.waiting, m)
+			default:
 				return
 			}
-			if _, err := f.call(ctx, opSend, f.id, f.sendParams(m.Body, f.id, f.context)); err != nil {
-				f.d.opt.Log.WarnContext(ctx, "a message to a task under way was not taken by its agent", "task", f.x.Task.ID, "error", err)
-			}
-		default:
+		}
+		_, err := f.call(ctx, opSend, f.id, f.sendParams(f.waiting[0].Body, f.id, f.context))
+		if err != nil && passing(err) {
 			return
 		}
+		if err != nil {
+			f.d.opt.Log.WarnContext(ctx, "a message to a task under way was not taken by its agent", "task", f.x.Task.ID, "error", err)
+		}
+		f.waiting = f.waiting[1:]
 	}
 }
 

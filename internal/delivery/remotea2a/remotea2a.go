@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -134,7 +133,7 @@ func (d *Deliverer) Cancel(ctx context.Context, e hub.Endpoint, x hub.Dispatch) 
 
 // peer finds out how to talk to the agent of an endpoint.
 func (d *Deliverer) peer(ctx context.Context, e hub.Endpoint, address string, sent func()) (*peer, error) {
-	p := &peer{d: d, doer: d.opt.Public, header: http.Header{}, sent: sent, url: e.URL}
+	p := &peer{d: d, doer: d.opt.Public, header: http.Header{}, url: e.URL}
 	if e.Private {
 		p.doer = d.opt.Private
 	}
@@ -153,9 +152,10 @@ func (d *Deliverer) peer(ctx context.Context, e hub.Endpoint, address string, se
 	p.header.Set("User-Agent", d.opt.UserAgent)
 	a, err := d.agents.find(ctx, p)
 	if err != nil {
-		return nil, fmt.Errorf("find out how to talk to the agent: %w", err)
+		// Nothing of the task has left, whatever became of the request for the card.
+		return nil, &unsent{"its agent card cannot be read: " + outcomeOf(err, false).Reason}
 	}
-	p.agent = a
+	p.agent, p.sent = a, sent
 	return p, nil
 }
 

@@ -136,6 +136,14 @@ type parts struct {
 	stream *httpx.Stream
 }
 
+// WriteHeader leaves out answers that are on their way only (1xx): their headers would
+// count for the hub's origin.
+func (p *parts) WriteHeader(status int) {
+	if status >= 200 {
+		p.ResponseWriter.WriteHeader(status)
+	}
+}
+
 // Write implements io.Writer.
 func (p *parts) Write(b []byte) (int, error) {
 	if err := p.stream.Send(b); err != nil {

@@ -133,18 +133,22 @@ func play(a deliverytest.Agent) http.Handler {
 }
 
 func TestDeliverer(t *testing.T) {
-	deliverytest.Run(t, func(t testing.TB, sealer hub.Sealer) deliverytest.Harness {
-		return deliverytest.Harness{
-			Deliverer: newDeliverer(t, sealer), Accepts: true,
-			Start: func(t testing.TB, address string, a deliverytest.Agent) deliverytest.Remote {
-				s := newServer(t, play(a))
-				return deliverytest.Remote{
-					Endpoint: hub.Endpoint{Kind: hub.WebhookDelivery, URL: s.url(), Sealed: sealed(t, sealer, address, "")},
-					Down:     s.down, Up: s.up,
-				}
-			},
-		}
-	})
+	t.Run("sqlite", func(t *testing.T) { deliverytest.Run(t, harness) })
+	t.Run("postgres", func(t *testing.T) { deliverytest.RunOnPostgreSQL(t, harness) })
+}
+
+// harness is that of webhooks.
+func harness(t testing.TB, sealer hub.Sealer) deliverytest.Harness {
+	return deliverytest.Harness{
+		Deliverer: newDeliverer(t, sealer), Accepts: true,
+		Start: func(t testing.TB, address string, a deliverytest.Agent) deliverytest.Remote {
+			s := newServer(t, play(a))
+			return deliverytest.Remote{
+				Endpoint: hub.Endpoint{Kind: hub.WebhookDelivery, URL: s.url(), Sealed: sealed(t, sealer, address, "")},
+				Down:     s.down, Up: s.up,
+			}
+		},
+	}
 }
 
 // The suite holds for agents that are connected, too, whoever delivers to them.

@@ -66,14 +66,17 @@ const importLock = migrateLock + 2
 func (m *Import) Close() error { return m.c.Close(context.Background()) }
 
 // Begin implements transfer.Target.
-func (m *Import) Begin(ctx context.Context, id string, restart bool) error {
-	return m.in(ctx, func(tx pgx.Tx) error {
+func (m *Import) Begin(ctx context.Context, id string, restart bool) (arrived bool, err error) {
+	err = m.in(ctx, func(tx pgx.Tx) error {
 		have, state, err := moveOf(ctx, tx)
 		if err != nil {
 			return err
 		}
 		switch {
-		case have == id && state == moving && !restart, have == id && state == moved:
+		case have == id && state == moved:
+			arrived = true
+			return nil
+		case have == id && state == moving && !restart:
 			return nil
 		case state == moving && !restart:
 			return hub.Errorf(hub.Conflict, "a part of another hub is in this database, or of this one before it ran again; to throw that away and begin anew, add --restart")
@@ -89,6 +92,7 @@ func (m *Import) Begin(ctx context.Context, id string, restart bool) error {
 		_, err = tx.Exec(ctx, "INSERT INTO meta VALUES ($1, $2), ($3, $4) ON CONFLICT (key) DO UPDATE SET value = excluded.value", moveID, id, moveState, moving)
 		return err
 	})
+	return arrived, err
 }
 
 // moveOf gives the id of the hub that was or is being copied here and how far that is;
@@ -207,7 +211,10 @@ var selfNumbered = [...][2]string{{"address", "n"}, {"task", "n"}, {"activity", 
 
 // Finish implements transfer.Target.
 func (m *Import) Finish(ctx context.Context) error {
-	err := m.in(ctx, func(tx pgx.Tx) error {
+	if _, err := m.c.Exec(ctx, "ANALYZE"); err != nil {
+		return importError(err)
+	}
+	return m.in(ctx, func(tx pgx.Tx) error {
 		for _, x := range selfNumbered {
 			if _, err := tx.Exec(ctx, fmt.Sprintf("SELECT setval(pg_get_serial_sequence('%s', '%s'), max(%s)) FROM %s HAVING max(%s) IS NOT NULL", x[0], x[1], x[1], x[0], x[1])); err != nil {
 				return err
@@ -222,11 +229,6 @@ func (m *Import) Finish(ctx context.Context) error {
 		_, err := tx.Exec(ctx, "UPDATE meta SET value = $2 WHERE key = $1", moveState, moved)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	_, err = m.c.Exec(ctx, "ANALYZE")
-	return importError(err)
 }
 
 // in runs f in a transaction.

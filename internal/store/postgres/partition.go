@@ -40,7 +40,7 @@ const (
 	// partitionTime is how long such a change itself may take, with the lock.
 	partitionTime = "1s"
 	// partitionLock is the advisory lock of whoever changes partitions.
-	partitionLock = migrateLock + 3
+	partitionLock = migrateLock + 4
 )
 
 // weekOf is the beginning of a week, a Monday in UTC.

@@ -397,7 +397,7 @@ func TestWhatIsImportedGoesIntoItsWeeks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := to.Begin(t.Context(), "a hub", false); err != nil {
+	if _, err := to.Begin(t.Context(), "a hub", false); err != nil {
 		t.Fatal(err)
 	}
 	columns := []string{"task", "seq", "kind", "at", "state", "flags"}

@@ -31,6 +31,8 @@ const (
 const (
 	exportBytes = 4 << 20
 	exportRows  = 5_000
+	// exportGroups is how many groups are read at a time: a task may have 20,000 artifacts.
+	exportGroups = 50
 )
 
 // exported is how a table is copied: key orders its rows, and is unique unless groups,
@@ -188,8 +190,11 @@ func (e *Export) Rows(ctx context.Context, table string, after int64, f func(row
 	if err != nil {
 		return 0, err
 	}
-	bytes, last := 0, after
-	err = e.c.each(x.page(), []any{after, exportRows}, func(r row) (bool, error) {
+	bytes, last, limit := 0, after, exportRows
+	if x.groups {
+		limit = exportGroups
+	}
+	err = e.c.each(x.page(), []any{after, limit}, func(r row) (bool, error) {
 		out, n, err := exportRow(s, r)
 		if err != nil {
 			return false, err

@@ -163,6 +163,21 @@ func TestAMoveGoesOnWhereItWasInterrupted(t *testing.T) {
 	}
 }
 
+// A move that stops after all has arrived is finished by the same command.
+func TestAMoveIsFinishedAfterAllHasArrived(t *testing.T) {
+	srv := server(t)
+	url, dir := database(t, srv, "moved"), t.TempDir()
+	fill(t, dir, 3)
+	if _, err := move(t.Context(), dir, url, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, restart := range []bool{false, true} {
+		if _, err := move(t.Context(), dir, url, restart, nil); err != nil {
+			t.Errorf("again, restart %t: %v", restart, err)
+		}
+	}
+}
+
 func TestAHubThatRanAgainIsNotMixedWithWhatWasCopiedBefore(t *testing.T) {
 	srv := server(t)
 	url, dir := database(t, srv, "moved"), t.TempDir()

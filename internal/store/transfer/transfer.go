@@ -27,9 +27,9 @@ type Source interface {
 // Target is where a hub is copied to.
 type Target interface {
 	// Begin makes the target ready for a source with that id, or for more of it if some
-	// has arrived. It refuses a place that has another hub (Exists), or a part of another
+	// has arrived; arrived says that all has, and was verified. It refuses a place that has another hub (Exists), or a part of another
 	// one (Conflict), unless restart is set, which throws such a part away.
-	Begin(ctx context.Context, id string, restart bool) error
+	Begin(ctx context.Context, id string, restart bool) (arrived bool, err error)
 	// Reached is the place of the last row of a table that has arrived, and -1 before the
 	// first.
 	Reached(ctx context.Context, table string) (int64, error)
@@ -57,12 +57,13 @@ type Count struct {
 	Rows  int64
 }
 
-// Copy copies a hub, and verifies it. It may be called again after an error.
+// Copy copies a hub, and verifies it. It may be called again after an error, and gives no
+// counts if all had arrived before.
 func Copy(ctx context.Context, from Source, to Target, restart bool, p Progress) ([]Count, error) {
 	if p == nil {
 		p = func(string, string, int64, int64) {}
 	}
-	if err := to.Begin(ctx, from.ID(), restart); err != nil {
+	if arrived, err := to.Begin(ctx, from.ID(), restart); arrived || err != nil {
 		return nil, err
 	}
 	for _, table := range from.Tables() {

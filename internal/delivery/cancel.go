@@ -112,12 +112,17 @@ func (d *Dispatcher) tellCancels() error {
 	if err != nil {
 		return err
 	}
+	var stray []hub.Dispatch
+	defer func() { d.giveUp(stray) }()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	due, open := make(map[*route][]hub.Dispatch), make(map[string]bool, len(list))
 	for _, x := range list {
 		open[x.Task] = true
 		r := d.routeOf(x.Address, x.Instance)
+		if r == nil {
+			stray = append(stray, x)
+		}
 		if r == nil || !r.open() || r.cancels.telling || d.aboard[x.Task] || time.Now().Before(r.cancels.tries[x.Task].until) {
 			continue
 		}
@@ -142,6 +147,22 @@ func (d *Dispatcher) tellCancels() error {
 		})
 	}
 	return nil
+}
+
+// giveUp ends the cancels that an agent which is connected nowhere can be told of no more.
+func (d *Dispatcher) giveUp(list []hub.Dispatch) {
+	for i := range list {
+		x := &list[i]
+		if time.Since(x.BegunAt) > cancelPatience && d.overdue(d.open, x) {
+			d.settleCancel(d.open, x, hub.CancelUnconfirmed)
+		}
+	}
+}
+
+// overdue reports whether it has been tried for long enough to tell of a cancel.
+func (d *Dispatcher) overdue(ctx context.Context, x *hub.Dispatch) bool {
+	at, err := d.engine.CanceledAt(ctx, x.Task)
+	return err == nil && time.Since(at) > cancelPatience
 }
 
 // forgetTries forgets those of cancels that are open no more. mu is held.
@@ -186,11 +207,8 @@ func (d *Dispatcher) tell(r *route, by Canceler, e hub.Endpoint, x *hub.Dispatch
 		return
 	}
 	o, err := by.Cancel(ctx, e, known)
-	if err != nil {
-		at, unknown := d.engine.CanceledAt(ctx, x.Task)
-		if unknown == nil && time.Since(at) > cancelPatience {
-			o, err = hub.CancelUnconfirmed, nil
-		}
+	if err != nil && d.overdue(ctx, x) {
+		o, err = hub.CancelUnconfirmed, nil
 	}
 	d.mu.Lock()
 	if err != nil {

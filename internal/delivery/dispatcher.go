@@ -21,6 +21,8 @@ const (
 	ownEvery = 3 * time.Second
 	// cancelEvery is how often it is looked for agents that have to be told of a cancel.
 	cancelEvery = 2 * time.Second
+	// readLimit bounds one reading of the directory.
+	readLimit = 10 * time.Second
 )
 
 // Store is the part of hub.Store that a dispatcher needs beside the engine: it keeps what
@@ -204,8 +206,11 @@ func (d *Dispatcher) readLater() {
 func (d *Dispatcher) refreshAll() error {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
-	all, err := d.opt.Store.Addresses(d.open)
+	ctx, cancel := context.WithTimeout(d.open, readLimit)
+	defer cancel()
+	all, err := d.opt.Store.Addresses(ctx)
 	if err != nil {
+		d.own() // or it would deliver what others have taken over by now
 		return err
 	}
 	known := make(map[string]bool, len(all))
@@ -232,7 +237,9 @@ func (d *Dispatcher) refreshAll() error {
 func (d *Dispatcher) Refresh(ctx context.Context, address string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
-	a, err := d.opt.Store.Address(context.WithoutCancel(ctx), address)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
+	defer cancel()
+	a, err := d.opt.Store.Address(ctx, address)
 	switch {
 	case hub.KindOf(err) == hub.NotFound:
 		a = nil

@@ -113,6 +113,9 @@ func (f *flight) way() (Deliverer, *link) {
 	if f.r.instance != "" && f.r.link == nil {
 		return nil, nil
 	}
+	if f.r.instance != "" {
+		f.x.Endpoint = f.r.endpoint // which its connection brings along
+	}
 	return f.r.deliverer, f.r.link
 }
 

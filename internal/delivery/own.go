@@ -29,12 +29,40 @@ func (d *Dispatcher) own() {
 	for _, id := range mine {
 		owned[id] = true
 	}
-	again := d.serve(owned, err != nil)
-	for _, l := range again {
-		if err := d.announce(ctx, l); err != nil {
-			d.opt.Log.Warn("a connection could not be shown to the other replicas", "address", l.Address, "instance", l.Instance, "error", err)
+	d.serve(owned, err != nil)
+}
+
+// announceAgain tells the other replicas of connections that they may have forgotten, each
+// as long as it lasts until that has worked.
+func (d *Dispatcher) announceAgain(list []*link) {
+	for _, l := range list {
+		for {
+			err := d.renew(l)
+			if err == nil || d.open.Err() != nil {
+				break
+			}
+			d.opt.Log.Warn("a connection could not be shown to the other replicas; that is tried again", "address", l.Address, "instance", l.Instance, "error", err)
+			if !pause(d.open, again) {
+				return
+			}
 		}
 	}
+}
+
+// renew tells the other replicas of a connection, if it lasts.
+func (d *Dispatcher) renew(l *link) error {
+	d.announcing.Lock()
+	defer d.announcing.Unlock()
+	d.mu.Lock()
+	r := d.routeOf(l.Address, l.Instance)
+	lasts := r != nil && r.link == l
+	d.mu.Unlock()
+	if !lasts {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(d.open, presenceLimit)
+	defer cancel()
+	return d.announce(ctx, l)
 }
 
 // endpoints are the addresses that have one.
@@ -50,12 +78,13 @@ func (d *Dispatcher) endpoints() []string {
 	return ids
 }
 
-// serve takes tasks for the endpoints that are owned, and no more for the others. It
-// gives the connections that the other replicas have to be told of again, since this one
-// may have been taken for dead.
-func (d *Dispatcher) serve(owned map[string]bool, unsure bool) (again []*link) {
+// serve takes tasks for the endpoints that are owned, and no more for the others. The
+// other replicas are told of the connections again if this one may have been taken for
+// dead.
+func (d *Dispatcher) serve(owned map[string]bool, unsure bool) {
 	d.mu.Lock()
 	var idle []*watch
+	var forgotten []*link
 	for id, p := range d.posts {
 		if r := p.endpoint; r != nil && r.owned != owned[id] {
 			r.owned = owned[id]
@@ -67,14 +96,16 @@ func (d *Dispatcher) serve(owned map[string]bool, unsure bool) (again []*link) {
 		}
 		for _, r := range p.tunnels {
 			if d.unsure && !unsure && r.link != nil {
-				again = append(again, r.link)
+				forgotten = append(forgotten, r.link)
 			}
 		}
 	}
 	d.unsure = unsure
+	if len(forgotten) > 0 && d.open.Err() == nil {
+		d.running.Go(func() { d.announceAgain(forgotten) })
+	}
 	d.mu.Unlock()
 	d.leave(idle)
-	return again
 }
 
 var _ hub.Deliveries = (*Dispatcher)(nil)

@@ -17,11 +17,11 @@ func (f *flight) prefer(ctx context.Context) bool {
 	if f.r.instance == "" || t.Handouts() < 2 {
 		return false
 	}
-	page, err := f.d.opt.Store.ListDispatches(ctx, hub.DispatchFilter{Task: t.ID, Address: t.Callee.ID, Limit: 1})
-	if err != nil || len(page.Dispatches) == 0 {
+	page, err := f.d.opt.Store.ListDispatches(ctx, hub.DispatchFilter{Task: t.ID, Address: t.Callee.ID, Limit: 10})
+	if err != nil {
 		return false
 	}
-	before := page.Dispatches[0].Instance
+	before := lastSent(page.Dispatches)
 	if before == "" || before == f.r.instance {
 		return false
 	}
@@ -30,6 +30,16 @@ func (f *flight) prefer(ctx context.Context) bool {
 	}
 	f.d.move(ctx, f, before)
 	return false
+}
+
+// lastSent is the instance that has or may have got a task last; empty if none has.
+func lastSent(list []hub.Dispatch) string {
+	for _, x := range list { // the newest first
+		if x.Sent {
+			return x.Instance
+		}
+	}
+	return ""
 }
 
 // elsewhere reports whether an instance is connected to another replica.

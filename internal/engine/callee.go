@@ -124,11 +124,11 @@ func (e *Engine) Requeue(ctx context.Context, p hub.Principal, task string) (*hu
 	if !p.Admin() {
 		return nil, hub.Errorf(hub.NotPermitted, "only the hub's administrator can requeue a task")
 	}
-	return e.requeue(ctx, task)
+	return e.requeue(ctx, task, e.opt.NewID())
 }
 
-func (e *Engine) requeue(ctx context.Context, task string) (*hub.Task, error) {
-	t, err := e.store.Requeue(context.WithoutCancel(ctx), task, e.opt.NewID())
+func (e *Engine) requeue(ctx context.Context, task, copied string) (*hub.Task, error) {
+	t, err := e.store.Requeue(context.WithoutCancel(ctx), task, copied)
 	if err != nil {
 		return nil, err
 	}
@@ -152,5 +152,5 @@ func (e *Engine) DeliverAgain(ctx context.Context, p hub.Principal, task string)
 	if t.State.Terminal() {
 		return nil, hub.Errorf(hub.Conflict, "the task has ended as %s; the administrator can requeue it if it failed, as a new task", t.State)
 	}
-	return e.requeue(ctx, task)
+	return e.requeue(ctx, task, "") // nor is it repeated if it fails just now
 }

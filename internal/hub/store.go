@@ -125,7 +125,8 @@ type Transitions interface {
 	// of it (newID, same caller, callee, context, first message, tags, metadata and
 	// lineage, RequeueOf, no deadline, no push-notification configurations, whose
 	// secrets are sealed for the old task) is sent, at the floor; where the original was a
-	// run of its own, so is the copy. Conflict in any other phase or state.
+	// run of its own, so is the copy. Conflict in any other phase or state, and for a failed
+	// one if newID is empty.
 	Requeue(ctx context.Context, task, newID string) (*Task, error)
 
 	// Sweep does what is due, oldest first, at most limit rows: expired leases are

@@ -105,7 +105,7 @@ func (s *Store) Requeue(ctx context.Context, task, newID string) (*hub.Task, err
 			return t.takeBack(h)
 		case h.Phase == hub.Ready:
 			return t.hurry(h)
-		case h.State == hub.Failed:
+		case h.State == hub.Failed && newID != "":
 			return t.repeat(h, newID)
 		}
 		return nil, hub.Errorf(hub.Conflict, "the task is %s (%s); only a failed task, one that a callee holds, and one that waits for a callee can be requeued", h.State, h.Phase)

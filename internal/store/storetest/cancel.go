@@ -270,6 +270,11 @@ func requeueTests(run runner) {
 			})
 		}
 	})
+	run("a failed task is not repeated without an id for its copy", func(b *bed) {
+		t := b.report(says(b.held(), hub.Failed)).Task
+		b.refused("a requeue", hub.Conflict, func() error { _, err := b.s.Requeue(b.ctx, t.ID, ""); return err })
+		b.is("lines", b.count(t.ID, hub.ActRequeued), 0)
+	})
 	run("a requeue of no task is not found", func(b *bed) {
 		b.refused("a requeue", hub.NotFound, func() error { _, err := b.s.Requeue(b.ctx, newID(), newID()); return err })
 	})

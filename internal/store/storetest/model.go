@@ -659,7 +659,7 @@ func (m *model) Requeue(ctx context.Context, task, newID string) (*hub.Task, err
 			m.note(t, hub.ActRequeued, hub.AdminHandle, "")
 		}
 		return t.header(), nil
-	case t.State == hub.Failed:
+	case t.State == hub.Failed && newID != "":
 		return m.copyOf(t, newID).header(), nil
 	}
 	return nil, hub.Errorf(hub.Conflict, "only a leased or a failed task can be requeued")

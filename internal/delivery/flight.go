@@ -181,6 +181,7 @@ func (f *flight) link(remoteTask, remoteContext string) error {
 	f.mu.Lock()
 	f.sent, f.remoteTask, f.remoteContext = true, remoteTask, remoteContext
 	f.mu.Unlock()
+	f.left() // which nobody can tell before, of what goes through a tunnel
 	t := f.x.Task
 	return f.d.opt.Store.LinkDispatch(context.WithoutCancel(f.d.sending), t.ID, t.Attempt, remoteTask, remoteContext)
 }

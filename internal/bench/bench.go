@@ -30,6 +30,7 @@ const (
 	Parked     = "parked"     // 100,000 parked tasks, and a restart with them
 	Polls      = "polls"      // 10,000 open long polls
 	Tunnels    = "tunnels"    // 1,000 open tunnels
+	Deliveries = "deliveries" // what going through the hub adds to a call of an agent
 
 	// The same on PostgreSQL, where it is installed.
 	PostgresThroughput = "postgres-throughput" // against pgbench, with one to three replicas
@@ -39,13 +40,13 @@ const (
 
 // Names lists the benches.
 func Names() []string {
-	return []string{Throughput, Pickup, Flat, Parked, Polls, Tunnels, PostgresThroughput, PostgresPickup, PostgresFlat}
+	return []string{Throughput, Pickup, Flat, Parked, Polls, Tunnels, Deliveries, PostgresThroughput, PostgresPickup, PostgresFlat}
 }
 
 // Groups are names for several benches: those of each store.
 func Groups() map[string][]string {
 	all := Names()
-	return map[string][]string{"sqlite": all[:6], "postgres": all[6:]}
+	return map[string][]string{"sqlite": all[:7], "postgres": all[7:]}
 }
 
 // Options say what to measure and how.
@@ -74,6 +75,9 @@ type Options struct {
 	// Self are the arguments with which this executable calls Run again: for the
 	// baselines, which are told by the environment what to be. {"bench"} if empty.
 	Self []string
+	// Tunnel are the arguments with which it opens a tunnel; those of "holdfast tunnel"
+	// are added to them. {"tunnel"} if empty.
+	Tunnel []string
 	// Serve are the arguments with which this executable serves a hub; --listen and
 	// --data are added to them. {"serve"} if empty.
 	Serve []string
@@ -102,6 +106,9 @@ func (o Options) withDefaults() Options {
 	}
 	if len(o.Self) == 0 {
 		o.Self = []string{"bench"}
+	}
+	if len(o.Tunnel) == 0 {
+		o.Tunnel = []string{"tunnel"}
 	}
 	if len(o.Serve) == 0 {
 		o.Serve = []string{"serve"}
@@ -136,7 +143,7 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 func Measure(ctx context.Context, opt Options) ([]Row, error) {
 	opt = opt.withDefaults()
 	benches := map[string]func(context.Context, *run) error{
-		Throughput: throughput, Pickup: pickup, Flat: flat, Parked: parked, Polls: polls, Tunnels: tunnels,
+		Throughput: throughput, Pickup: pickup, Flat: flat, Parked: parked, Polls: polls, Tunnels: tunnels, Deliveries: deliveries,
 		PostgresThroughput: onPostgres(pgThroughput), PostgresPickup: onPostgres(pgPickup), PostgresFlat: onPostgres(pgFlat),
 	}
 	var only []string

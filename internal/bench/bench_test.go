@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 
 // TestMain lets this executable be what a bench starts: a hub, or a baseline.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "bench") {
+	if len(os.Args) > 1 && slices.Contains([]string{"serve", "bench", "tunnel"}, os.Args[1]) {
 		os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
 	}
 	os.Exit(m.Run())
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 // Every bench runs to its end and measures something that can be true. Whether the
 // bars are met is for a quiet machine to say.
 func TestShort(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) { short(t, 16) })
+	t.Run("sqlite", func(t *testing.T) { short(t, 26) })
 	t.Run("postgres", func(t *testing.T) {
 		if _, err := pgtest.Find(); errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") == "" {
 			t.Skip(err)

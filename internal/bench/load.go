@@ -35,8 +35,11 @@ type target struct {
 	next bool
 	// workers is how many there are, if not zero, in place of Options.Workers.
 	workers int
-	// sdk is the SDK's handler: callers only, and JSON-RPC.
-	sdk bool
+	// rpc is the path at which callers call by JSON-RPC, and there are no workers; empty
+	// for a hub's /v1.
+	rpc string
+	// webhook is a function behind a URL, which callers call as a hub does.
+	webhook bool
 }
 
 // turn is where the i-th of those goes that share some replicas.
@@ -70,7 +73,7 @@ type sample struct {
 func (t *target) closedLoop(ctx context.Context, callers, workers int, warm, measure time.Duration) (sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if t.sdk {
+	if t.rpc != "" {
 		workers = 0
 	}
 	stopWorkers, err := t.startWorkers(ctx, cancel, workers, resultBody, nil)
@@ -118,36 +121,62 @@ func summarise(waits [][]time.Duration, took, cpu time.Duration) sample {
 
 // callAway is one caller.
 func (t *target) callAway(l *lean, i int, counting, stopped *atomic.Bool, waits *[]time.Duration) error {
-	req, key := t.blockingSend(i)
-	want := []byte(`"state":"completed"`)
-	if t.sdk {
-		want = []byte(`"state":"TASK_STATE_COMPLETED"`)
-	}
+	c := t.caller(l, i)
 	for n := 0; !stopped.Load(); n++ {
-		setKey(key, n)
-		began := time.Now()
-		status, body, err := l.do(req)
+		took, err := c.call(n)
 		if err != nil {
-			return fmt.Errorf("send to the %s: %w", t.name, err)
-		}
-		if status != 200 || !bytes.Contains(body, want) {
-			return unexpected("send to the "+t.name, status, body)
+			return err
 		}
 		if counting.Load() {
-			*waits = append(*waits, time.Since(began))
+			*waits = append(*waits, took)
 		}
 	}
 	return nil
 }
 
-// blockingSend is the i-th caller's request, and the place of its key in it.
-func (t *target) blockingSend(i int) (req, key []byte) {
-	if t.sdk {
-		req = request("POST", "/", "none", "A2A-Version: 1.0", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"`+keyMark+`","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`)
-	} else {
-		req = t.sendRequest(i, "?wait=60", sendBody)
+// caller calls a target, one call after the other.
+type caller struct {
+	target    string
+	l         *lean
+	req, key  []byte
+	completed []byte // is in the answer
+}
+
+// caller is the i-th caller.
+func (t *target) caller(l *lean, i int) *caller {
+	c := &caller{target: t.name, l: l}
+	token := "none"
+	if len(t.callers) > 0 {
+		token = t.callers[i%len(t.callers)]
 	}
-	return req, keyPlace(req)
+	switch {
+	case t.webhook:
+		c.req = request("POST", "/", token, "", `{"task_id":"`+keyMark+`","message":{"role":"user","parts":[{"text":"hello"}]}}`)
+		c.completed = []byte("done")
+	case t.rpc != "":
+		c.req = request("POST", t.rpc, token, "A2A-Version: 1.0", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"`+keyMark+`","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`)
+		c.completed = []byte(`"state":"TASK_STATE_COMPLETED"`)
+	default:
+		c.req = t.sendRequest(i, "?wait=60", sendBody)
+		c.completed = []byte(`"state":"completed"`)
+	}
+	c.key = keyPlace(c.req)
+	return c
+}
+
+// call makes the n-th call, and says how long it took.
+func (c *caller) call(n int) (time.Duration, error) {
+	setKey(c.key, n)
+	began := time.Now()
+	status, body, err := c.l.do(c.req)
+	took := time.Since(began)
+	if err != nil {
+		return took, fmt.Errorf("call the %s: %w", c.target, err)
+	}
+	if status != 200 || !bytes.Contains(body, c.completed) {
+		return took, unexpected("call the "+c.target, status, body)
+	}
+	return took, nil
 }
 
 // sendRequest is a request of the i-th caller, with a key to be set.

@@ -75,7 +75,7 @@ func throughput(ctx context.Context, r *run) error {
 	// A reply brings the next task only where tasks wait for workers, not the other
 	// way round.
 	hubNext.workers, nullNext.workers = busyWorkers, busyWorkers
-	targets := []*target{hub, null, {name: "a2a-go", process: sdk, sdk: true}, &hubNext, &nullNext}
+	targets := []*target{hub, null, {name: "a2a-go", process: sdk, rpc: "/"}, &hubNext, &nullNext}
 	rates, err := r.compare(ctx, targets)
 	if err != nil {
 		return err

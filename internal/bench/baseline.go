@@ -22,7 +22,8 @@ const roleVariable = "HOLDFAST_BENCH_ROLE"
 
 const (
 	roleNull    = "null"
-	roleSDK     = "a2a-go"  // an agent that echoes, too
+	roleSDK     = "a2a-go"
+	roleAgent   = "agent"   // an A2A server that costs next to nothing
 	roleWebhook = "webhook" // the same as a function behind a URL
 )
 
@@ -33,7 +34,9 @@ func serveBaseline(ctx context.Context, role string, in io.Reader, out io.Writer
 	case roleNull:
 		handler = newNullHub()
 	case roleSDK:
-		handler = newEchoAgent()
+		handler = a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(echo{}))
+	case roleAgent:
+		handler = http.HandlerFunc(echoAgent)
 	case roleWebhook:
 		handler = http.HandlerFunc(echoWebhook)
 	default:
@@ -149,28 +152,6 @@ func (t *nullTask) json() string {
 func reply(w http.ResponseWriter, body string) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, body) // a client that is gone needs no answer
-}
-
-// newEchoAgent makes the A2A server of an agent that does next to nothing.
-func newEchoAgent() http.Handler {
-	card := &a2a.AgentCard{
-		Name: "echo", Description: "Ends every task.", Version: "1", Skills: []a2a.AgentSkill{},
-		Capabilities:      a2a.AgentCapabilities{Streaming: true},
-		DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"},
-		// Only its path counts, for who knows where the agent is.
-		SupportedInterfaces: []*a2a.AgentInterface{a2a.NewAgentInterface("http://echo.example/", a2a.TransportProtocolJSONRPC)},
-	}
-	mux := http.NewServeMux()
-	mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(card))
-	mux.Handle("/", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(echo{})))
-	return mux
-}
-
-// echoWebhook ends every task.
-func echoWebhook(w http.ResponseWriter, r *http.Request) {
-	if _, err := io.Copy(io.Discard, r.Body); err == nil {
-		_, _ = io.WriteString(w, "done") // a client that is gone needs no answer
-	}
 }
 
 // echo is the simplest executor that ends a task with an artifact. It emits as few

@@ -29,7 +29,7 @@ func deliveries(ctx context.Context, r *run) error {
 		return err
 	}
 	defer hook.kill()
-	agent, err := r.startBaseline(ctx, roleSDK)
+	agent, err := r.startBaseline(ctx, roleAgent)
 	if err != nil {
 		return err
 	}

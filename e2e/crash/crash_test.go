@@ -22,7 +22,12 @@ import (
 	"github.com/holdfast-hub/holdfast/e2e/hubproc"
 )
 
-func TestMain(m *testing.M) { os.Exit(hubproc.Main(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(agentKind) != "" {
+		agentMain()
+	}
+	os.Exit(hubproc.Main(m))
+}
 
 // setting reads a number from the environment.
 func setting(t *testing.T, name string, def uint64) uint64 {
@@ -104,8 +109,16 @@ const (
 	frail  = "frail"  // one whose tasks fail when they are lost twice
 )
 
-// newWorld starts a hub for each of the options.
+// newWorld starts a hub for each of the options, with two callees that pull.
 func newWorld(t *testing.T, seed uint64, replicas ...hubproc.Options) *world {
+	w := newHubs(t, seed, replicas...)
+	w.callees[steady] = w.balanced(w.hubs[0].Agent(steady, map[string]any{"max_redeliveries": 1000}))
+	w.callees[frail] = w.balanced(w.hubs[0].Agent(frail, map[string]any{"max_redeliveries": 1}))
+	return w
+}
+
+// newHubs starts a hub for each of the options, with callers and without callees.
+func newHubs(t *testing.T, seed uint64, replicas ...hubproc.Options) *world {
 	w := &world{
 		t: t, seed: seed, ledger: newLedger(), history: newHistory(), quiet: make(chan struct{}), over: make(chan struct{}),
 		callers: map[string]*hubproc.Client{}, callees: map[string]*hubproc.Client{},
@@ -127,8 +140,6 @@ func newWorld(t *testing.T, seed uint64, replicas ...hubproc.Options) *world {
 	for _, name := range []string{"ann", "bob", "cat"} {
 		w.callers[name] = w.balanced(one.Agent(name))
 	}
-	w.callees[steady] = w.balanced(one.Agent(steady, map[string]any{"max_redeliveries": 1000}))
-	w.callees[frail] = w.balanced(one.Agent(frail, map[string]any{"max_redeliveries": 1}))
 	return w
 }
 

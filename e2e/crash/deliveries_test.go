@@ -148,7 +148,7 @@ func (f *fleet) run() {
 	faults := setting(f.t, "FAULTS", 10)
 	f.t.Logf("FAULTS=%d SEED=%d", faults, f.seed)
 	names := slices.Sorted(maps.Keys(f.callers))
-	for n := range 12 {
+	for n := range 24 {
 		name := names[n%len(names)]
 		s := &fleetCaller{fleet: f, caller: caller{
 			w: f.world, name: name, api: f.callers[name], r: f.random(uint64(n + 1)), prefix: fmt.Sprintf("%s-%d", name, n),
@@ -286,7 +286,7 @@ func (c *fleetCaller) cancelAfter(id, handle string) {
 
 // follow waits for the end of a task for a while, and notes it.
 func (c *fleetCaller) follow(id, handle, text string, era int64) {
-	for range 5 {
+	for range 3 {
 		a, ok := c.insist(c.ctx, c.api, "GET", "/v1/agents/"+handle+"/tasks/"+id+"?wait=1", nil)
 		if !ok {
 			return

@@ -49,7 +49,9 @@ type Delivery struct {
 	OnUnknown string
 	// Earlier is the newest dispatch of the task before this one that may have reached
 	// the agent; nil if there was none. The agent is asked for the task by what it calls
-	// it, if that is known, before it is sent again.
+	// it, if that is known, before it is sent again. One of the same attempt is that of
+	// an instance whose connection broke and that is back: then the task is asked for and
+	// never sent, so that each attempt is one send at the most.
 	Earlier *hub.Dispatch
 	// Sent is called as soon as some of the task may have left the hub, which shows that
 	// the endpoint can be reached, however long the callee takes.

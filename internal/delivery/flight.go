@@ -75,8 +75,8 @@ func (f *flight) fly() (out Outcome, lost error) {
 	return out, lost
 }
 
-// send notes that the task leaves, and has it delivered: through an instance again each
-// time that this has come back.
+// send notes that the task leaves, and has it delivered: followed further through an
+// instance each time that this has come back.
 func (f *flight) send(ctx context.Context) Outcome {
 	if f.prefer(ctx) {
 		return Outcome{Kind: Unsent, Busy: true, Reason: "the agent that had the task before is connected to another replica"}
@@ -138,12 +138,14 @@ func (f *flight) note(ctx context.Context) (Outcome, bool) {
 }
 
 // broken reports whether an outcome may be that of a connection that broke while the
-// agent had the task.
+// agent had the task, which can be asked for then. An attempt is sent once: without a name
+// to ask for, the next one sends it again.
 func (f *flight) broken(out Outcome) bool {
+	named := f.soFar().RemoteTask != ""
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sent = f.sent || out.Kind != Unsent
-	return f.bad == nil && (out.Kind == Lost || out.Kind == Unsent && f.remoteTask != "")
+	return f.bad == nil && (out.Kind == Lost && named || out.Kind == Unsent && f.remoteTask != "")
 }
 
 // judged is an outcome, or that the agent reported what cannot be taken.

@@ -156,6 +156,37 @@ func TestATaskGoesOnWithItsInstance(t *testing.T) {
 	}
 }
 
+// An attempt is one send: where nobody knows what the agent calls the task, a connection that
+// comes back gets it as another attempt, which counts. So a task that ends its own tunnel is
+// not sent for ever.
+func TestATaskWithoutANameIsSentOnceAnAttempt(t *testing.T) {
+	b := open(t, deliverer(none))
+	b.address("dev")
+	b.d.Start(b.engine)
+	begun := make(chan int, 10)
+	var task *hub.Task
+	for n := range 2 {
+		broken := make(chan struct{})
+		leave := b.connect("dev", "one", 1, deliverer(func(_ context.Context, d delivery.Delivery) delivery.Outcome {
+			begun <- d.Task.Attempt
+			<-broken
+			return delivery.Outcome{Kind: delivery.Lost, Reason: "its connection broke"}
+		}))
+		if task == nil {
+			task = b.send("dev", 1)
+		}
+		if attempt := within(b, "the delivery", begun); attempt != n+1 {
+			t.Fatalf("send %d is attempt %d", n+1, attempt)
+		}
+		leave()
+		close(broken)
+	}
+	defer b.connect("dev", "one", 1, deliverer(well))()
+	if got := b.settled(task); got.State != hub.Completed || got.Attempt != 3 || got.Failures != 2 {
+		t.Errorf("the task is %+v", got)
+	}
+}
+
 func TestATaskOfAnInstanceThatStaysAwayIsDeliveredAgain(t *testing.T) {
 	b := open(t, deliverer(none), func(o *delivery.Options) { o.Comeback = 50 * time.Millisecond })
 	b.address("dev")

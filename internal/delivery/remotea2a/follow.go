@@ -40,6 +40,9 @@ type following struct {
 	events  int
 }
 
+// forgotten is why a task is lost that its agent has had.
+const forgotten = "it has forgotten the task"
+
 // errHub says that the hub takes no more of the task.
 var errHub = errors.New("the hub takes no more of the task")
 
@@ -106,6 +109,9 @@ func (f *following) start(ctx context.Context) (*delivery.Outcome, error) {
 		found, done, err := f.resume(ctx, e)
 		if found || err != nil {
 			return done, err
+		}
+		if e.Attempt == f.x.Task.Attempt {
+			return &delivery.Outcome{Kind: delivery.Lost, Reason: forgotten}, nil
 		}
 	}
 	return f.send(ctx, first(f.x.Task), "", f.x.Task.ContextID)
@@ -180,7 +186,7 @@ func (f *following) again(ctx context.Context) (*delivery.Outcome, error) {
 	f.heed(ctx)
 	t, err := f.get(ctx, f.id)
 	if isNotFound(err) {
-		return &delivery.Outcome{Kind: delivery.Lost, Reason: "it has forgotten the task"}, nil
+		return &delivery.Outcome{Kind: delivery.Lost, Reason: forgotten}, nil
 	}
 	if err != nil {
 		return nil, err

@@ -191,7 +191,9 @@ func TestAnEarlierDelivery(t *testing.T) {
 		sends.Add(1)
 		_, _ = io.WriteString(w, result(whole))
 	}
-	linked := func(x *delivery.Delivery) { x.Earlier = &hub.Dispatch{Task: "t", RemoteTask: "r", Sent: true} }
+	linked := func(x *delivery.Delivery) {
+		x.Task.Attempt, x.Earlier = 2, &hub.Dispatch{Task: "t", Attempt: 1, RemoteTask: "r", Sent: true}
+	}
 	got, _ := ask(t, rpc(false, map[string]http.HandlerFunc{"SendMessage": send, "GetTask": says(result(whole))}), linked)
 	if got.Kind != delivery.Answered || sends.Load() != 0 {
 		t.Errorf("followed: %+v, %d sends", got, sends.Load())
@@ -202,8 +204,16 @@ func TestAnEarlierDelivery(t *testing.T) {
 	if got.Kind != delivery.Answered || sends.Load() != 1 {
 		t.Errorf("forgotten: %+v, %d sends", got, sends.Load())
 	}
+	got, _ = ask(t, rpc(false, map[string]http.HandlerFunc{
+		"SendMessage": send, "GetTask": says(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Task not found"}}`),
+	}), func(x *delivery.Delivery) {
+		x.Task.Attempt, x.Earlier = 2, &hub.Dispatch{Task: "t", Attempt: 2, RemoteTask: "r", Sent: true}
+	})
+	if got.Kind != delivery.Lost || sends.Load() != 1 {
+		t.Errorf("forgotten in the middle of an attempt: %+v, %d sends; want the next attempt to send it", got, sends.Load())
+	}
 	got, _ = ask(t, rpc(false, map[string]http.HandlerFunc{"SendMessage": send}), func(x *delivery.Delivery) {
-		x.Earlier, x.OnUnknown = &hub.Dispatch{Task: "t", Sent: true}, "fail"
+		x.Task.Attempt, x.Earlier, x.OnUnknown = 2, &hub.Dispatch{Task: "t", Attempt: 1, Sent: true}, "fail"
 	})
 	if got.Kind != delivery.Refused || sends.Load() != 1 {
 		t.Errorf("unknown, and not to be repeated: %+v, %d sends", got, sends.Load())

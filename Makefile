@@ -87,7 +87,7 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: crash
-crash: ## kill a hub on SQLite, and hurt replicas on PostgreSQL, under load FAULTS (30) times, and check every promise after each
+crash: ## kill a hub on SQLite, hurt replicas on PostgreSQL, and kill hub, tunnels and agents during deliveries, each under load and FAULTS (30) times, and check every promise
 	FAULTS=$(FAULTS) go test -count=1 -timeout 0 -v -run '^TestCrash' ./e2e/crash
 
 .PHONY: conformance

@@ -2,11 +2,12 @@
 // checks from the outside that nothing that it acknowledged was lost, done twice or
 // undone: in the database after each fault, through the API at the end, and by the
 // history of all answers. A hub on SQLite is killed; of replicas on PostgreSQL all parts
-// are killed, stopped and cut off from each other.
+// are killed, stopped and cut off from each other. Where the hub itself delivers, agents and
+// their tunnels are killed too, and what they saw is compared with what the hub says.
 //
-// FAULTS is the number of faults (30 on SQLite and 20 on PostgreSQL if not set), SEED
-// makes the choices of a run the same again as far as timing allows, and RACE=1 builds
-// the hub with the race detector.
+// FAULTS is the number of faults (30 on SQLite, 20 on PostgreSQL and 10 during deliveries if
+// not set), SEED makes the choices of a run the same again as far as timing allows, and
+// RACE=1 builds the hub with the race detector.
 package crash
 
 import (

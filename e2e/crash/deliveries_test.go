@@ -80,7 +80,7 @@ func newFleet(t *testing.T, seed uint64, replicas ...hubproc.Options) *fleet {
 	f := &fleet{agents: agents, done: map[string]int{}, untouched: map[string]bool{}}
 	addrs, ports := map[string]string{}, []string{}
 	for _, a := range agents {
-		addrs[a.handle] = freeAddr(t)
+		addrs[a.handle] = hubproc.FreeAddr(t)
 		_, port, _ := net.SplitHostPort(addrs[a.handle])
 		ports = append(ports, port)
 	}

@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -99,7 +101,7 @@ func New(t testing.TB, opt Options) *Hub {
 	if len(opt.Command) == 0 {
 		opt.Command = []string{os.Getenv(binaryVariable), "serve"}
 	}
-	h := &Hub{Addr: freeAddr(t), Dir: opt.Dir, t: t, opt: opt, log: new(logBuffer)}
+	h := &Hub{Addr: FreeAddr(t), Dir: opt.Dir, t: t, opt: opt, log: new(logBuffer)}
 	t.Cleanup(func() {
 		h.Kill()
 		if t.Failed() {
@@ -109,15 +111,23 @@ func New(t testing.TB, opt Options) *Hub {
 	return h
 }
 
-// freeAddr is an address that nobody listens on.
-func freeAddr(t testing.TB) string {
+// FreeAddr is an address on loopback that nobody listens on. Its port is none of those that
+// systems give to connections by themselves, so that whoever listens there and is killed
+// finds it free when it starts again.
+func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, last, tries = 12_000, 30_000, 100
+	var err error
+	for range tries {
+		addr := "127.0.0.1:" + strconv.Itoa(first+rand.IntN(last-first))
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Fatalf("no port is free: %v", err)
+	return ""
 }
 
 // Start starts the hub, again after it has ended, and waits until it is ready.

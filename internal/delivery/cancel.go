@@ -57,7 +57,7 @@ func (d *Dispatcher) canceled(f *flight, out *Outcome, took time.Duration) {
 	by, now := f.canceler(), f.soFar()
 	outcome, told := hub.CancelUnconfirmed, true
 	switch {
-	case out.Kind == Unsent && !f.hasLeft() && now.RemoteTask == "":
+	case out.Kind == Unsent && !f.hasLeft() && f.x.Earlier == nil:
 		outcome = hub.CancelConfirmed // no agent has it
 	case out.Kind == Answered:
 		outcome = hub.CancelAlreadyFinished
@@ -68,20 +68,9 @@ func (d *Dispatcher) canceled(f *flight, out *Outcome, took time.Duration) {
 			told = false
 		}
 	}
-	if !told {
-		f.keepName(now)
-	}
 	d.conclude(f, out, took, !told)
 	if told {
 		d.settleCancel(ctx, now, outcome)
-	}
-}
-
-// keepName notes with the dispatch what the agent calls the task, where only an earlier
-// one had that.
-func (f *flight) keepName(now *hub.Dispatch) {
-	if err := f.link(now.RemoteTask, now.RemoteContext); err != nil {
-		f.d.opt.Log.Warn("it could not be noted what an agent calls a task that was canceled", "task", now.Task, "error", err)
 	}
 }
 

@@ -49,12 +49,7 @@ func (d *Dispatcher) carry(f *flight) {
 // hasIt reports whether an agent may still be at a task that can be told if it is canceled
 // before it is delivered again. Its dispatch stays open then, with what the agent calls it.
 func (d *Dispatcher) hasIt(f *flight) bool {
-	now := f.soFar()
-	if f.canceler() == nil || now.RemoteTask == "" {
-		return false
-	}
-	f.keepName(now)
-	return true
+	return f.canceler() != nil && f.soFar().RemoteTask != ""
 }
 
 // cutOff reports whether a delivery was lost because this hub stops.
@@ -65,10 +60,15 @@ func (d *Dispatcher) cutOff(f *flight) bool {
 // conclude notes what became of a dispatch.
 func (d *Dispatcher) conclude(f *flight, out *Outcome, took time.Duration, keep bool) {
 	t := f.x.Task
-	err := d.opt.Store.EndDispatch(context.WithoutCancel(d.sending), hub.DispatchEnd{
+	end := hub.DispatchEnd{
 		Task: t.ID, Attempt: t.Attempt, Outcome: out.Kind.String(), Took: took,
 		Sent: out.Kind != Unsent || f.hasLeft(), Status: out.Status, Detail: out.Reason, Keep: keep,
-	})
+	}
+	if keep {
+		now := f.soFar()
+		end.RemoteTask, end.RemoteContext = now.RemoteTask, now.RemoteContext
+	}
+	err := d.opt.Store.EndDispatch(context.WithoutCancel(d.sending), end)
 	if err != nil && hub.KindOf(err) != hub.NotFound { // which it is if nothing was begun, or the task is gone
 		d.opt.Log.Warn("what became of a delivery could not be noted", "task", t.ID, "error", err)
 	}

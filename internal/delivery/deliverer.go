@@ -53,6 +53,9 @@ type Delivery struct {
 	// an instance whose connection broke and that is back: then the task is asked for and
 	// never sent, so that each attempt is one send at the most.
 	Earlier *hub.Dispatch
+	// Unsure: the task may have been sent since the agent gave it the name that Earlier has.
+	// If the agent does not know that, nobody knows whether it has the task.
+	Unsure bool
 	// Sent is called as soon as some of the task may have left the hub, which shows that
 	// the endpoint can be reached, however long the callee takes.
 	Sent func()

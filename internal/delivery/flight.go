@@ -134,7 +134,23 @@ func (f *flight) note(ctx context.Context) (Outcome, bool) {
 		return Outcome{Kind: Unsent, Busy: true, Reason: "the hub could not note the delivery"}, false
 	}
 	f.x.Earlier = earlier
+	if err := f.recall(context.WithoutCancel(ctx)); err != nil {
+		return Outcome{Kind: Unsent, Busy: true, Reason: "the hub could not read its earlier deliveries"}, false
+	}
 	return Outcome{}, true
+}
+
+// recall finds what the agent calls the task where a hub was killed before it had noted
+// that with its own attempt.
+func (f *flight) recall(ctx context.Context) error {
+	if f.x.Earlier == nil || f.x.Earlier.RemoteTask != "" || f.canceler() == nil {
+		return nil
+	}
+	known, err := f.d.named(ctx, f.x.Earlier)
+	if err == nil && known.RemoteTask != "" {
+		f.x.Earlier, f.x.Unsure = &known, true
+	}
+	return err
 }
 
 // broken reports whether an outcome may be that of a connection that broke while the
@@ -152,8 +168,11 @@ func (f *flight) broken(out Outcome) bool {
 func (f *flight) judged(out Outcome) Outcome {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.bad != nil {
+	switch {
+	case f.bad != nil:
 		return Outcome{Kind: Refused, Reason: "its answer could not be taken: " + words(f.bad), Status: out.Status}
+	case f.sent && out.Kind == Unsent: // which is said of the last try alone
+		return Outcome{Kind: Lost, Reason: "the connection to it broke, and it could not be asked for the task since"}
 	}
 	return out
 }

@@ -80,6 +80,9 @@ type DispatchEnd struct {
 	Sent    bool
 	Status  int
 	Detail  string
+	// RemoteTask and RemoteContext are what an earlier dispatch knows of the agent. They are
+	// kept with this one, too, unless it was linked, and say nothing of its being Sent.
+	RemoteTask, RemoteContext string
 	// Keep leaves the dispatch open, for a cancel that the callee has not been told of,
 	// or an answer that it gives later; the rest is noted all the same. One that has ended,
 	// since its task was dispatched again, stays so.
@@ -114,7 +117,7 @@ type Dispatches interface {
 	// LinkDispatch notes what the agent calls the task, and that it was Sent. NotFound if
 	// there is no such dispatch.
 	LinkDispatch(ctx context.Context, task string, attempt int, remoteTask, remoteContext string) error
-	// EndDispatch notes what became of a dispatch; one with a RemoteTask was Sent, whatever
+	// EndDispatch notes what became of a dispatch; one that was linked was Sent, whatever
 	// it says. NotFound if there is no such one.
 	EndDispatch(ctx context.Context, e DispatchEnd) error
 	// ListDispatches lists dispatches, the newest first, for the owner of the address

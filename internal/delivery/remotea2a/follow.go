@@ -40,8 +40,12 @@ type following struct {
 	events  int
 }
 
-// forgotten is why a task is lost that its agent has had.
-const forgotten = "it has forgotten the task"
+const (
+	// forgotten is why a task is lost that its agent has had.
+	forgotten = "it has forgotten the task"
+	// unsure is why one fails that may have been sent, and is not to be sent twice.
+	unsure = "nobody knows whether an earlier delivery has reached it, and its owner does not want it repeated then"
+)
 
 // errHub says that the hub takes no more of the task.
 var errHub = errors.New("the hub takes no more of the task")
@@ -103,15 +107,18 @@ func (f *following) start(ctx context.Context) (*delivery.Outcome, error) {
 	case e == nil:
 	case e.RemoteTask == "":
 		if f.x.OnUnknown == "fail" {
-			return &delivery.Outcome{Kind: delivery.Refused, Reason: "nobody knows whether an earlier delivery has reached it, and its owner does not want it repeated then"}, nil
+			return &delivery.Outcome{Kind: delivery.Refused, Reason: unsure}, nil
 		}
 	default:
 		found, done, err := f.resume(ctx, e)
 		if found || err != nil {
 			return done, err
 		}
-		if e.Attempt == f.x.Task.Attempt {
+		switch {
+		case e.Attempt == f.x.Task.Attempt:
 			return &delivery.Outcome{Kind: delivery.Lost, Reason: forgotten}, nil
+		case f.x.Unsure && f.x.OnUnknown == "fail":
+			return &delivery.Outcome{Kind: delivery.Refused, Reason: unsure}, nil
 		}
 	}
 	return f.send(ctx, first(f.x.Task), "", f.x.Task.ContextID)

@@ -212,6 +212,12 @@ func TestAnEarlierDelivery(t *testing.T) {
 	if got.Kind != delivery.Lost || sends.Load() != 1 {
 		t.Errorf("forgotten in the middle of an attempt: %+v, %d sends; want the next attempt to send it", got, sends.Load())
 	}
+	got, _ = ask(t, rpc(false, map[string]http.HandlerFunc{
+		"SendMessage": send, "GetTask": says(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Task not found"}}`),
+	}), linked, func(x *delivery.Delivery) { x.Unsure, x.OnUnknown = true, "fail" })
+	if got.Kind != delivery.Refused || sends.Load() != 1 {
+		t.Errorf("forgotten, perhaps sent since, and not to be repeated: %+v, %d sends", got, sends.Load())
+	}
 	got, _ = ask(t, rpc(false, map[string]http.HandlerFunc{"SendMessage": send}), func(x *delivery.Delivery) {
 		x.Task.Attempt, x.Earlier, x.OnUnknown = 2, &hub.Dispatch{Task: "t", Attempt: 1, Sent: true}, "fail"
 	})

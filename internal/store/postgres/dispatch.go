@@ -159,8 +159,9 @@ func (s *Store) LinkDispatch(ctx context.Context, task string, attempt int, remo
 // EndDispatch implements hub.Dispatches.
 func (s *Store) EndDispatch(ctx context.Context, e hub.DispatchEnd) error {
 	return s.changeDispatch(ctx, e.Task, e.Attempt, `outcome = $3, took_us = $4, sent = ($5 OR remote_task IS NOT NULL), status = $6, detail = $7,
-		ended_at = CASE WHEN $8 THEN ended_at ELSE $9 END, untold_at = CASE WHEN $8 THEN untold_at END`, func(t *tx) []any {
-		return []any{e.Outcome, e.Took.Microseconds(), e.Sent, e.Status, optional(e.Detail), e.Keep, t.now}
+		ended_at = CASE WHEN $8 THEN ended_at ELSE $9 END, untold_at = CASE WHEN $8 THEN untold_at END,
+		remote_context = CASE WHEN remote_task IS NULL THEN $11 ELSE remote_context END, remote_task = coalesce(remote_task, $10)`, func(t *tx) []any {
+		return []any{e.Outcome, e.Took.Microseconds(), e.Sent, e.Status, optional(e.Detail), e.Keep, t.now, optional(e.RemoteTask), optional(e.RemoteContext)}
 	})
 }
 

@@ -93,8 +93,9 @@ func (s *Store) EndDispatch(ctx context.Context, e hub.DispatchEnd) error {
 			return err
 		}
 		_, err = t.exec(`UPDATE dispatch SET outcome = ?, took_us = ?, sent = (? OR remote_task IS NOT NULL), status = ?, detail = ?,
-			ended_at = iif(?6, ended_at, ?7), untold_at = iif(?6, untold_at, NULL) WHERE k = ?8`,
-			e.Outcome, e.Took.Microseconds(), e.Sent, e.Status, optional(e.Detail), e.Keep, t.now, k)
+			ended_at = iif(?6, ended_at, ?7), untold_at = iif(?6, untold_at, NULL),
+			remote_context = iif(remote_task IS NULL, ?9, remote_context), remote_task = coalesce(remote_task, ?8) WHERE k = ?10`,
+			e.Outcome, e.Took.Microseconds(), e.Sent, e.Status, optional(e.Detail), e.Keep, t.now, optional(e.RemoteTask), optional(e.RemoteContext), k)
 		return err
 	})
 }

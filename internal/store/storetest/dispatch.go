@@ -219,6 +219,19 @@ func earlierDispatchTests(run runner) {
 		b.endDispatch(endOf(t, "unsent", func(e *hub.DispatchEnd) { e.Sent = false }))
 		b.is("sent", b.dispatch(t).Sent, true)
 	})
+	run("what an earlier one knew goes along, and says nothing of being sent", func(b *bed) {
+		t := b.held()
+		old := func(e *hub.DispatchEnd) { e.Sent, e.RemoteTask, e.RemoteContext = false, "old", "context of old" }
+		b.begin(dispatchOf(t))
+		b.endDispatch(endOf(t, "unsent", old))
+		t = b.redelivered(t)
+		earlier := b.begin(dispatchOf(t))
+		b.is("remote task, context, sent", []any{earlier.RemoteTask, earlier.RemoteContext, earlier.Sent}, []any{"old", "context of old", false})
+		b.ok(b.s.LinkDispatch(b.ctx, t.ID, t.Attempt, "new", ""))
+		b.endDispatch(endOf(t, "lost", old))
+		d := b.dispatch(t)
+		b.is("remote task, context, sent", []any{d.RemoteTask, d.RemoteContext, d.Sent}, []any{"new", "", true})
+	})
 	run("one that was kept open ends with the next, and keeps its outcome", func(b *bed) {
 		t := b.held()
 		b.begin(dispatchOf(t))

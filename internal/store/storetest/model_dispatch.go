@@ -123,6 +123,9 @@ func (m *model) LinkDispatch(ctx context.Context, task string, attempt int, remo
 func (m *model) EndDispatch(ctx context.Context, e hub.DispatchEnd) error {
 	return m.change(ctx, e.Task, e.Attempt, func(_ *modelTask, d *modelDispatch) error {
 		d.Outcome, d.Took, d.Sent, d.Status, d.Detail = e.Outcome, e.Took, e.Sent || d.RemoteTask != "", e.Status, e.Detail
+		if d.RemoteTask == "" {
+			d.RemoteTask, d.RemoteContext = e.RemoteTask, e.RemoteContext
+		}
 		if !e.Keep {
 			d.open, d.untold, d.EndedAt = false, false, m.now()
 		}

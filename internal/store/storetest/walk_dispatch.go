@@ -27,6 +27,9 @@ func (w *walk) dispatchStep() {
 	case n < 17:
 		e := endOf(t, pick(w.r, "answered", "lost", "unsent"))
 		e.Sent, e.Keep, e.Took, e.Status = w.r.IntN(2) == 0, w.r.IntN(3) == 0, time.Duration(w.steps)*time.Microsecond, w.r.IntN(600)
+		if w.r.IntN(3) == 0 {
+			e.RemoteTask, e.RemoteContext = number("old", w.steps), pick(w.r, "", "c")
+		}
 		w.both(fmt.Sprintf("end dispatch %s, keep %v", t.ID, e.Keep), t.ID, func(s hub.Store) (any, error) { return nil, s.EndDispatch(w.ctx, e) })
 	case n < 19:
 		o := pick(w.r, hub.CancelConfirmed, hub.CancelAlreadyFinished, hub.CancelUnconfirmed)

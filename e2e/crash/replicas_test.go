@@ -146,11 +146,12 @@ type kind struct {
 func (s *site) kinds() []kind {
 	n := s.r.IntN(replicaCount)
 	h, link := s.hubs[n], s.links[n]
+	other := s.hubs[(n+1+s.r.IntN(replicaCount-1))%replicaCount] // what is killed cannot be stopped
 	nothing := func() {}
 	return []kind{
 		{name: "replica killed", rank: 3, begin: func() func() { h.Kill(); return h.Start }},
 		{name: "worker killed", begin: func() func() { s.crew[s.r.IntN(len(s.crew))].die(); return nothing }},
-		{name: "replica stopped", rank: 2, begin: func() func() { s.must(h.Freeze()); return func() { s.must(h.Thaw()) } }},
+		{name: "replica stopped", rank: 2, begin: func() func() { s.must(other.Freeze()); return func() { s.must(other.Thaw()) } }},
 		{name: "backend terminated", begin: func() func() { s.terminate("ORDER BY random() LIMIT 1"); return nothing }},
 		{name: "listeners terminated", begin: func() func() { s.terminate("AND application_name = 'holdfast listener'"); return nothing }},
 		{name: "all backends terminated", begin: func() func() { s.terminate(""); return nothing }},

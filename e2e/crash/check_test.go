@@ -159,8 +159,7 @@ type row struct {
 	phase                 hub.Phase // zero without a queue row
 	events                []event
 	messages              []string
-	kinds                 []hub.ActivityKind
-	activitySeq           int64
+	lines                 []line // of the activity
 }
 
 type event struct {
@@ -299,39 +298,22 @@ func (f *book) checkAttempts() {
 	}
 }
 
-var endKinds = map[hub.ActivityKind]hub.State{
-	hub.ActCompleted: hub.Completed, hub.ActFailed: hub.Failed, hub.ActRejected: hub.Rejected, hub.ActCanceled: hub.Canceled,
-}
-
-// checkActivity: each task begins with one line that it was sent, has one for each
-// claim, and one for its end if it has ended; numbers never go back.
+// checkActivity: what the feed tells of each task is its life, and its end if it has ended.
 func (f *book) checkActivity() {
 	f.rows(f.sql.activity, func(scan func(...any)) {
 		var n string
-		var seq int64
-		var kind hub.ActivityKind
-		scan(&n, &kind, &seq)
+		var l line
+		scan(&n, &l.kind, &l.seq, &l.attempt)
 		r := f.of(n, "an activity line")
-		if seq < r.activitySeq || seq > r.seq {
-			f.problem("task %s: the activity line %s has the number %d after %d, of %d", r.id, kind, seq, r.activitySeq, r.seq)
-		}
-		r.activitySeq = seq
-		r.kinds = append(r.kinds, kind)
+		r.lines = append(r.lines, l)
 	})
 	for _, r := range f.tasks {
-		counts := map[hub.ActivityKind]int64{}
-		ends := 0
-		for _, k := range r.kinds {
-			counts[k]++
-			if state, is := endKinds[k]; is {
-				ends++
-				if state != r.state {
-					f.problem("task %s is %v and its activity says %s", r.id, r.state, k)
-				}
-			}
+		l, why := follow(r.lines)
+		if why != "" {
+			f.problem("task %s: %s", r.id, why)
 		}
-		if len(r.kinds) == 0 || r.kinds[0] != hub.ActSent || counts[hub.ActSent] != 1 || counts[hub.ActClaimed] != r.attempt || (ends == 1) != r.ended || ends > 1 {
-			f.problem("task %s (attempt %d, %v) has the activity %v", r.id, r.attempt, r.state, r.kinds)
+		if l.attempt != r.attempt || l.seq > r.seq || l.end.Terminal() != r.ended || r.ended && l.end != r.state {
+			f.problem("task %s (attempt %d, %d events, %v) has the activity %v", r.id, r.attempt, r.seq, r.state, r.lines)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hub/holdfast/e2e/hubproc"
+	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
 // seen is what subscribers saw of tasks that they followed to the end.
@@ -168,34 +169,41 @@ func (w *world) activityStream(ctx context.Context) {
 	})
 }
 
-// activity reads all of it, page by page.
-func (w *world) activity() (cursors []string, err error) {
-	after := ""
+// activity reads all of it, page by page, with the lines of each task.
+func (w *world) activity() (cursors []string, tasks map[string][]line, err error) {
+	after, tasks := "", map[string][]line{}
 	for {
 		var page struct {
-			Data       []struct{ Cursor string }
+			Data []struct {
+				Cursor       string
+				Kind         hub.ActivityKind
+				Task         string `json:"task_id"`
+				Seq, Attempt int64
+			}
 			NextCursor string `json:"next_cursor"`
 		}
 		if err := w.admin.Call(w.ctx, "GET", "/api/activity?limit=1000&after="+after, nil, &page); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, l := range page.Data {
 			cursors = append(cursors, l.Cursor)
+			tasks[l.Task] = append(tasks[l.Task], line{l.Kind, l.Seq, l.Attempt})
 		}
 		if len(page.Data) == 0 {
-			return cursors, nil
+			return cursors, tasks, nil
 		}
 		after = page.NextCursor
 	}
 }
 
-// awaitFeed waits until the follower of the activity has all of it.
+// awaitFeed checks the activity, and waits until its follower has all of it.
 func (w *world) awaitFeed() {
-	all, err := w.activity()
+	all, tasks, err := w.activity()
 	if err != nil || len(all) == 0 {
 		w.problem("read the activity: %d lines, %v", len(all), err)
 		return
 	}
+	w.report("in the activity", followAll(tasks))
 	deadline := time.Now().Add(20 * time.Second)
 	for w.feed.last() != all[len(all)-1] && time.Now().Before(deadline) {
 		w.pause(20 * time.Millisecond)

@@ -17,8 +17,20 @@ const (
 	horizonPatience = time.Second
 )
 
-// place is where a line of activity stands: the number of its transaction, and its own.
+// place is where a line of activity stands: its lineOrder, and its own number.
 type place struct{ xid, id int64 }
+
+// lineOrder is what the lines that a statement writes are ordered by before their own
+// numbers: the newest transaction that had ended when the statement began, or the
+// statement's own if that is newer.
+//
+// Its own alone would not do. A transaction has its number from its first lock on, and may
+// then take a task that a newer transaction has sent and committed: the claim would stand
+// before the send. This way nothing stands before what it could have seen: whatever was
+// committed before the statement began has a lineOrder that is no greater, and a smaller
+// number of its own if it is equal. And no line can appear before the horizon of a reader,
+// since none has a lineOrder below its transaction.
+const lineOrder = `(SELECT greatest(pg_current_xact_id(), (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8))`
 
 func (s *Store) activityCursor(p place) string {
 	return makeCursor(activityOrder, s.epoch, p.xid, p.id)
@@ -26,11 +38,11 @@ func (s *Store) activityCursor(p place) string {
 
 // Activity implements hub.Reads.
 //
-// Lines are ordered by (xid, id), and only those are shown whose transaction is older
-// than any that is under way: nothing can appear before them any more. A line that was
-// acknowledged before the read began may still have an older transaction beside it; the
-// read waits for that one a while, so that a reader nearly always sees what it knows has
-// happened.
+// Lines are in the order of lineOrder and their own numbers, and only those are shown that
+// are older than any transaction that is under way: nothing can appear before them any
+// more. A line that was acknowledged before the read began may still have an older
+// transaction beside it; the read waits for that one a while, so that a reader nearly
+// always sees what it knows has happened.
 func (s *Store) Activity(ctx context.Context, q hub.ActivityQuery) (page hub.ActivityPage, err error) {
 	q.Limit = min(max(q.Limit, 1), activityPageMax)
 	var after place

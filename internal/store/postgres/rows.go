@@ -185,8 +185,8 @@ func (c *conn) writeRest(w *rows) {
 		c.queue("INSERT INTO idempotency (hash, task, fingerprint) SELECT * FROM unnest($1::bytea[], $2::uuid[], $3::bytea[])", x.hash, x.task, x.fingerprint)
 	}
 	if x := &w.line; len(x.task) > 0 {
-		c.queue(`INSERT INTO activity (at, kind, task, seq, actor, attempt, detail)
-			SELECT at, kind, task, seq, actor, attempt, detail
+		c.queue(`INSERT INTO activity (xid, at, kind, task, seq, actor, attempt, detail)
+			SELECT `+lineOrder+`, at, kind, task, seq, actor, attempt, detail
 			FROM unnest($1::bigint[], $2::text[], $3::uuid[], $4::integer[], $5::bigint[], $6::bigint[], $7::bytea[])
 				WITH ORDINALITY x(at, kind, task, seq, actor, attempt, detail, n) ORDER BY n`,
 			x.at, x.kind, x.task, x.seq, x.actor, x.attempt, x.detail)

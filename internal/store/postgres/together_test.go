@@ -301,7 +301,7 @@ func TestAReaderOfTheFeedMissesNothingThatCommitsLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			seq := 100*round + 10 + i
-			if _, err := tx.Exec(t.Context(), "INSERT INTO activity (at, kind, task, seq, actor, attempt) VALUES (0, 'slow', $1, $2, 0, 0)", first.Task.ID, seq); err != nil {
+			if _, err := tx.Exec(t.Context(), "INSERT INTO activity (xid, at, kind, task, seq, actor, attempt) VALUES ("+lineOrder+", 0, 'slow', $1, $2, 0, 0)", first.Task.ID, seq); err != nil {
 				t.Fatal(err)
 			}
 			want = append(want, fmt.Sprint("slow ", seq))

@@ -292,7 +292,7 @@ const plansSQL = "SELECT set_config('enable_seqscan', 'off', true), set_config('
 // newTx begins a transaction, with the next flush.
 func newTx(ctx context.Context, s *Store, c *pgx.Conn) *tx {
 	t := &tx{conn: newConn(ctx, c), s: s}
-	t.conn.exec("BEGIN")
+	t.conn.exec("BEGIN ISOLATION LEVEL READ COMMITTED") // whatever the database has been told to default to
 	t.conn.exec(plansSQL)
 	return t
 }

@@ -187,9 +187,10 @@ CREATE TABLE idempotency (
 CREATE INDEX idempotency_task ON idempotency(task);
 
 -- Transactions commit in another order than they write, so a reader goes by
--- (xid, id) and stops before the oldest transaction that is still under way.
+-- (xid, id) and stops before the oldest transaction that is still under way. xid is
+-- lineOrder in the code.
 CREATE TABLE activity (
-  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  xid xid8 NOT NULL,
   id bigint GENERATED ALWAYS AS IDENTITY,
   at bigint NOT NULL,
   kind text NOT NULL,

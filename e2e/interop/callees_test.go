@@ -46,6 +46,7 @@ func callees() []callee {
 	return []callee{
 		{name: "a2a-go, JSON-RPC", start: goCallee("JSONRPC")},
 		{name: "a2a-go, HTTP+JSON", start: goCallee("HTTP+JSON")},
+		{name: "a2a-go, gRPC", start: goCallee("GRPC")},
 		{name: "a2a-go, 0.3 JSON-RPC", start: goCallee("0.3 JSONRPC")},
 		{name: "a2a-sdk for Python, JSON-RPC", start: python("callee_a2a_sdk.py", sdk)},
 		{name: "a2a-sdk for Python, HTTP+JSON", start: python("callee_a2a_sdk.py", sdk, "BINDINGS=HTTP+JSON")},

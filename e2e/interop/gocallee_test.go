@@ -11,7 +11,9 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+	"github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	"google.golang.org/grpc"
 )
 
 // goAgent is an agent that is made with the official Go SDK.
@@ -123,6 +125,8 @@ func goCallee(binding string) func(t *testing.T) string {
 				mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewAgentCardHandler(a2av0.NewStaticAgentCardProducer(card)))
 			}
 			mux.Handle("/rpc", a2av0.NewJSONRPCHandler(handler))
+		case "GRPC":
+			at(serveGRPC(t, handler), a2a.TransportProtocolGRPC)
 		}
 		serveCard()
 		server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
@@ -130,4 +134,18 @@ func goCallee(binding string) func(t *testing.T) string {
 		t.Cleanup(func() { _ = server.Close() })
 		return url
 	}
+}
+
+// serveGRPC serves gRPC at a port of its own, and gives the address.
+func serveGRPC(t *testing.T, handler a2asrv.RequestHandler) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	a2agrpc.NewHandler(handler).RegisterWith(server)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	return l.Addr().String()
 }

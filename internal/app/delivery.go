@@ -52,8 +52,16 @@ func (a *App) deliverers() map[string]delivery.Deliverer {
 	})
 	return map[string]delivery.Deliverer{
 		hub.WebhookDelivery: hook,
-		hub.RemoteDelivery:  remotea2a.New(a.remoteOptions(a.calls.Client(egress.Permit{}), a.calls.Client(egress.Permit{Private: true}))),
+		hub.RemoteDelivery:  a.remoteDeliverer(),
 	}
+}
+
+// remoteDeliverer makes what delivers to the endpoints that are A2A servers.
+func (a *App) remoteDeliverer() delivery.Deliverer {
+	private := egress.Permit{Private: true}
+	opt := a.remoteOptions(a.calls.Client(egress.Permit{}), a.calls.Client(private))
+	opt.PublicHTTP2, opt.PrivateHTTP2 = a.calls.HTTP2Client(egress.Permit{}), a.calls.HTTP2Client(private)
+	return remotea2a.New(opt)
 }
 
 // remoteOptions are those of what delivers to A2A servers.

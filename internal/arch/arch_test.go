@@ -55,7 +55,7 @@ var allowed = map[string][]string{
 	"internal/delivery/tunnel":    {"internal/hub", "internal/httpx", "internal/egress", "internal/delivery", "internal/tunnelconn"},
 	"internal/tunnelconn":         {},
 	"internal/tunnelclient":       {"wire", "internal/tunnelconn"}, // the agent's end, which knows nothing of the hub's
-	"internal/delivery/remotea2a": {"internal/hub", "internal/canon", "internal/rawjson", "internal/egress", "internal/delivery"},
+	"internal/delivery/remotea2a": {"internal/hub", "internal/canon", "internal/rawjson", "internal/transcode", "internal/egress", "internal/delivery"},
 	"internal/delivery/deliverytest": {
 		"internal/hub", "internal/canon", "internal/engine", "internal/delivery", "internal/store/sqlite", "internal/store/postgres", "internal/store/pgtest", "internal/vault",
 	},
@@ -95,7 +95,7 @@ var allowed = map[string][]string{
 // library can be replaced in one place. Ids are made everywhere.
 var libraries = map[string][]string{
 	"github.com/BurntSushi/toml":          {"internal/config"},
-	"github.com/a2aproject/a2a-go":        {"bench", "internal/bench", "internal/face/a2a", "internal/cli"},
+	"github.com/a2aproject/a2a-go":        {"bench", "internal/bench", "internal/face/a2a", "internal/delivery/remotea2a", "internal/cli"},
 	"github.com/anishathalye/porcupine":   {"internal/store/storetest"},
 	"github.com/coder/websocket":          {"internal/tunnelconn", "internal/tunnelclient", "internal/delivery/tunnel"},
 	"github.com/danielgtaylor/huma":       {"internal/face/v1"},
@@ -113,9 +113,9 @@ var libraries = map[string][]string{
 	"github.com/standard-webhooks":        {"internal/delivery/push", "internal/delivery/webhook"},
 	"golang.org/x/sys":                    {"internal/store/sqlite", "internal/cli"},
 	"golang.org/x/time":                   {"internal/engine"},
-	"google.golang.org/genproto":          {"internal/face/a2a"},
-	"google.golang.org/grpc":              {"internal/face/a2a"},
-	"google.golang.org/protobuf":          {"internal/face/a2a", "internal/transcode"},
+	"google.golang.org/genproto":          {"internal/face/a2a", "internal/delivery/remotea2a"},
+	"google.golang.org/grpc":              {"internal/face/a2a", "internal/delivery/remotea2a"},
+	"google.golang.org/protobuf":          {"internal/face/a2a", "internal/delivery/remotea2a", "internal/transcode"},
 	"modernc.org/sqlite":                  {"internal/store/sqlite"},
 	"zombiezen.com/go/sqlite":             {"internal/store/sqlite", "internal/bench"},
 	"github.com/rogpeppe/go-internal":     {},

@@ -28,13 +28,16 @@ type tripper struct {
 	transport *http.Transport
 }
 
-func newTripper(g *Guard, p Permit) *tripper {
+// newTripper makes a tripper whose connections speak the protocols; nil for HTTP/1, or
+// HTTP/2 where TLS agrees on it.
+func newTripper(g *Guard, p Permit, protocols *http.Protocols) *tripper {
 	return &tripper{guard: g, transport: &http.Transport{
-		Proxy: nil, // whatever the environment says
+		Protocols: protocols,
+		Proxy:     nil, // whatever the environment says
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			return g.dial(ctx, addr, p)
 		},
-		ForceAttemptHTTP2:      true, // which an own DialContext turns off
+		ForceAttemptHTTP2:      protocols == nil, // which an own DialContext turns off
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: g.opt.RootCAs},
 		TLSHandshakeTimeout:    g.opt.TLSTimeout,
 		ResponseHeaderTimeout:  g.opt.HeaderTimeout,

@@ -309,6 +309,41 @@ func TestHTTP2OverTLS(t *testing.T) {
 	}
 }
 
+// TestHTTP2Client: it speaks HTTP/2 with and without TLS, is guarded as the other client
+// is, and fails where nothing but HTTP/1 is spoken.
+func TestHTTP2Client(t *testing.T) {
+	plain := startable(hello)
+	plain.Config.Protocols = new(http.Protocols)
+	plain.Config.Protocols.SetUnencryptedHTTP2(true)
+	plain.Start()
+	plain.ready(t)
+	secure, old := newTLSServer(t, hello), newServer(t, hello)
+	table := names{"example.com": {"127.0.0.1"}}
+	g := guardFor(t, Options{Resolver: table, RootCAs: roots(secure)}, plain.port, secure.port, old.port)
+	for _, s := range []*server{plain, secure} {
+		for _, p := range []Permit{{Private: true}, {}} {
+			resp, err := g.HTTP2Client(p).Get(s.at("example.com"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.ProtoMajor != 2 || string(body) != "hello" {
+				t.Errorf("got %s %q, error %v", resp.Proto, body, err)
+			}
+		}
+		if n := s.conns.Load(); n != 2 {
+			t.Errorf("%d connections, want one for each permit", n)
+		}
+	}
+	_, err := g.HTTP2Client(Permit{}).Get(old.at("example.com"))
+	mustFail(t, err, Broken)
+	c := newCanary(t)
+	_, err = g.HTTP2Client(Permit{Private: true}).Get("http://" + c.addr)
+	mustFail(t, err, Refused)
+	c.mustBeUntouched(t)
+}
+
 func TestCertificatesAreVerified(t *testing.T) {
 	s := newTLSServer(t, hello)
 	table := names{"example.com": {"127.0.0.1"}, "other.test": {"127.0.0.1"}}

@@ -98,22 +98,29 @@ type Guard struct {
 	limits *limiter
 	// Connections are kept apart by permit: one that was made with a permission must
 	// not serve a request without.
-	open, withPrivate *tripper
+	open, withPrivate         *tripper
+	openHTTP2, privatelyHTTP2 *tripper // of HTTP2Client
 }
 
 // New makes a guard. Close frees its idle connections.
 func New(o Options) *Guard {
 	o = o.withDefaults()
 	g := &Guard{opt: o, limits: newLimiter(o.PerTarget, o.Global, o.QueueWait)}
-	g.open = newTripper(g, Permit{})
-	g.withPrivate = newTripper(g, Permit{Private: true})
+	g.open = newTripper(g, Permit{}, nil)
+	g.withPrivate = newTripper(g, Permit{Private: true}, nil)
+	http2 := new(http.Protocols)
+	http2.SetHTTP2(true)
+	http2.SetUnencryptedHTTP2(true)
+	g.openHTTP2 = newTripper(g, Permit{}, http2)
+	g.privatelyHTTP2 = newTripper(g, Permit{Private: true}, http2)
 	return g
 }
 
 // Close closes idle connections. Requests under way go on.
 func (g *Guard) Close() {
-	g.open.transport.CloseIdleConnections()
-	g.withPrivate.transport.CloseIdleConnections()
+	for _, t := range []*tripper{g.open, g.withPrivate, g.openHTTP2, g.privatelyHTTP2} {
+		t.transport.CloseIdleConnections()
+	}
 }
 
 // Client gives the HTTP client for requests under a permit; see the package's
@@ -124,6 +131,16 @@ func (g *Guard) Client(p Permit) *http.Client {
 	t := g.open
 	if p.Private {
 		t = g.withPrivate
+	}
+	return &http.Client{Transport: t, CheckRedirect: noRedirect}
+}
+
+// HTTP2Client is Client for what speaks HTTP/2 alone, as gRPC does: over TLS, and where
+// the URL is http without it, with nothing agreed on before.
+func (g *Guard) HTTP2Client(p Permit) *http.Client {
+	t := g.openHTTP2
+	if p.Private {
+		t = g.privatelyHTTP2
 	}
 	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }

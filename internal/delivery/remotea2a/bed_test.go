@@ -3,6 +3,7 @@ package remotea2a_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -32,6 +33,7 @@ func newDeliverer(t testing.TB, sealer hub.Sealer, change ...func(*remotea2a.Opt
 	t.Cleanup(guard.Close)
 	opt := remotea2a.Options{
 		Public: guard.Client(egress.Permit{}), Private: guard.Client(egress.Permit{Private: true}), Sealer: sealer,
+		PublicHTTP2: guard.HTTP2Client(egress.Permit{}), PrivateHTTP2: guard.HTTP2Client(egress.Permit{Private: true}),
 		PollMin: 5 * time.Millisecond, PollMax: 50 * time.Millisecond,
 	}
 	for _, f := range change {
@@ -59,6 +61,26 @@ func (a *agent) set(id, state string) {
 	if j := a.jobs[id]; j != nil && j.state != "CANCELED" {
 		j.state = state
 	}
+}
+
+// cancel stops a task that the agent has.
+func (a *agent) cancel(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if j := a.jobs[id]; j != nil {
+		j.state = "CANCELED"
+		j.stop()
+	}
+}
+
+// task is a task as the agent has it, empty if it has none of that name.
+func (a *agent) task(id string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if j := a.jobs[id]; j != nil {
+		return fmt.Sprintf(`{"id":%q,"contextId":"c","status":{"state":"TASK_STATE_%s"}}`, id, j.state)
+	}
+	return ""
 }
 
 const cardJSON = `{"name":"Agent","version":"1","capabilities":{"streaming":true},"supportedInterfaces":[{"url":"http://0.0.0.0:8000/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`
@@ -90,18 +112,13 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if id == "" {
 			id = uuid.NewString()
 		}
-		a.work(w, r, id)
+		a.serveWork(w, r, id)
 	case "SendMessage": // to a task under way
 		a.tell(w, in.Params.Message.TaskID)
 	case "GetTask":
 		a.tell(w, in.Params.ID)
 	case "CancelTask":
-		a.mu.Lock()
-		if j := a.jobs[in.Params.ID]; j != nil {
-			j.state = "CANCELED"
-			j.stop()
-		}
-		a.mu.Unlock()
+		a.cancel(in.Params.ID)
 		a.tell(w, in.Params.ID)
 	default:
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32004,"message":"not here"}}`)
@@ -109,34 +126,54 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *agent) tell(w http.ResponseWriter, id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	j := a.jobs[id]
-	if j == nil {
+	task := a.task(id)
+	if task == "" {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Task not found"}}`)
 		return
 	}
-	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":{"id":%q,"contextId":"c","status":{"state":"TASK_STATE_%s"}}}`, id, j.state)
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":%s}`, task)
 }
 
-// work does a task, as it is told to, and streams what it says.
-func (a *agent) work(w http.ResponseWriter, r *http.Request, id string) {
-	ctx, stop := context.WithCancel(r.Context())
+// errRefused and errLater are what work ends with that has not begun.
+var (
+	errRefused = errors.New("it is of no use")
+	errLater   = errors.New("it is at the wrong time")
+	errDropped = errors.New("the connection is to break")
+)
+
+// serveWork does a task over JSON-RPC.
+func (a *agent) serveWork(w http.ResponseWriter, r *http.Request, id string) {
+	err := a.work(r.Context(), r.Header.Get("Holdfast-Task"), id, func(event string) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":%s}\n\n", event)
+		_ = http.NewResponseController(w).Flush()
+	})
+	switch {
+	case errors.Is(err, errRefused):
+		w.WriteHeader(http.StatusBadRequest)
+	case errors.Is(err, errLater):
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case errors.Is(err, errDropped):
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// work does a task, as it is told to, and says what there is to say of it.
+func (a *agent) work(ctx context.Context, task, id string, say func(event string)) error {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	acts := make(chan deliverytest.Act, 1)
-	go func() { acts <- a.act(ctx, r.Header.Get("Holdfast-Task")) }()
+	go func() { acts <- a.act(ctx, task) }()
 	var act deliverytest.Act
 	select {
 	case act = <-acts:
-		switch act.Deed { //nolint:exhaustive // the others have a task
+		switch act.Deed {
 		case deliverytest.Refuse:
-			w.WriteHeader(http.StatusBadRequest)
-			return
+			return errRefused
 		case deliverytest.Later:
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
+			return errLater
 		case deliverytest.Drop:
-			panic(http.ErrAbortHandler)
+			return errDropped
 		}
 		acts <- act
 	case <-time.After(50 * time.Millisecond): // it takes its time
@@ -144,11 +181,6 @@ func (a *agent) work(w http.ResponseWriter, r *http.Request, id string) {
 	a.mu.Lock()
 	a.jobs[id] = &job{"WORKING", stop}
 	a.mu.Unlock()
-	w.Header().Set("Content-Type", "text/event-stream")
-	say := func(event string) {
-		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":%s}\n\n", event)
-		_ = http.NewResponseController(w).Flush()
-	}
 	status := func(state, text string) {
 		message := ""
 		if text != "" {
@@ -188,6 +220,7 @@ func (a *agent) work(w http.ResponseWriter, r *http.Request, id string) {
 		<-ctx.Done()
 	case deliverytest.Accept, deliverytest.Refuse, deliverytest.Drop, deliverytest.Later:
 	}
+	return nil
 }
 
 // server is an HTTP server that can go away and come back at the same address.
@@ -198,6 +231,9 @@ type server struct {
 	mu      sync.Mutex
 	now     *httptest.Server
 }
+
+// connection is the key of the connection that a request came on.
+type connection struct{}
 
 func newServer(t testing.TB, h http.Handler) *server {
 	t.Helper()
@@ -215,7 +251,13 @@ func (s *server) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.addr = l.Addr().String()
-	s.now = &httptest.Server{Listener: l, Config: &http.Server{Handler: s.handler, ReadHeaderTimeout: time.Minute}}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s.now = &httptest.Server{Listener: l, Config: &http.Server{
+		Handler: s.handler, ReadHeaderTimeout: time.Minute, Protocols: protocols,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
+	}}
 	s.now.Start()
 }
 
@@ -242,17 +284,27 @@ func sealed(t testing.TB, sealer hub.Sealer, address string) []byte {
 }
 
 func TestDeliverer(t *testing.T) {
-	deliverytest.Run(t, func(t testing.TB, sealer hub.Sealer) deliverytest.Harness {
+	for binding, serve := range map[string]func(*agent) http.Handler{
+		"JSON-RPC": func(a *agent) http.Handler { return a },
+		"gRPC":     serveGRPC,
+	} {
+		t.Run(binding, func(t *testing.T) { deliverytest.Run(t, harness(serve)) })
+	}
+}
+
+// harness is the deliverer and agents that are served as told.
+func harness(serve func(*agent) http.Handler) func(testing.TB, hub.Sealer) deliverytest.Harness {
+	return func(t testing.TB, sealer hub.Sealer) deliverytest.Harness {
 		return deliverytest.Harness{
 			Kind: hub.RemoteDelivery, Deliverer: newDeliverer(t, sealer), Streams: true, Cancels: true, Listens: true,
 			Start: func(t testing.TB, address string, a deliverytest.Agent) deliverytest.Remote {
-				s := newServer(t, &agent{act: a, jobs: map[string]*job{}})
+				s := newServer(t, serve(&agent{act: a, jobs: map[string]*job{}}))
 				return deliverytest.Remote{
 					Endpoint: hub.Endpoint{Kind: hub.RemoteDelivery, URL: s.url(), Sealed: sealed(t, sealer, address)}, Down: s.down, Up: s.up,
 				}
 			},
 		}
-	})
+	}
 }
 
 var _ delivery.Capacity = (*remotea2a.Deliverer)(nil)

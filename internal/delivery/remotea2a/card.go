@@ -17,8 +17,9 @@ const cardLife = 5 * time.Minute
 // agent is how to talk to an agent.
 type agent struct {
 	url     string // of the binding
+	binding string // by its name in cards
+	tenant  string // to be named in each request, if the card has one
 	v03     bool   // 0.3 or 0.2, else 1.0
-	rest    bool   // HTTP+JSON, else JSON-RPC
 	streams bool
 	// single: it takes one task at a time, and starts anew with each message.
 	single bool
@@ -107,16 +108,16 @@ func read(ctx context.Context, p *peer) (*agent, error) {
 			if err != nil {
 				return nil, err
 			}
-			a, isCard := understand(base, body)
+			a, isCard := understand(base, body, p.http2 != nil)
 			if a != nil {
 				return a, nil
 			}
 			if isCard {
-				return nil, &unsent{"its card offers neither JSON-RPC nor HTTP+JSON, and the hub calls agents by nothing else"}
+				return nil, &unsent{"its card offers neither JSON-RPC, HTTP+JSON nor, outside of a tunnel, gRPC of 1.0, and the hub calls agents by nothing else"}
 			}
 		}
 	}
-	return &agent{url: p.url}, nil
+	return &agent{url: p.url, binding: jsonRPC}, nil
 }
 
 // isAway reports whether there is nothing at a place for the hub, which is no trouble.
@@ -129,7 +130,7 @@ func isAway(err error) bool {
 // card is what counts of an agent card, of 1.0 or of 0.3.
 type card struct {
 	Interfaces []struct {
-		URL, ProtocolBinding, ProtocolVersion string
+		URL, ProtocolBinding, ProtocolVersion, Tenant string
 	} `json:"supportedInterfaces"`
 	Capabilities struct{ Streaming bool }
 
@@ -139,38 +140,49 @@ type card struct {
 
 // offer is a way to talk to an agent that its card names.
 type offer struct {
-	url, binding string
-	v03          bool
+	url, binding, tenant string
+	v03                  bool
 }
 
+// The bindings, by their names in cards.
+const (
+	jsonRPC  = "JSONRPC"
+	httpJSON = "HTTP+JSON"
+	overGRPC = "GRPC"
+)
+
 // understand gives the best way to talk to the agent whose card that is, nil if it offers
-// none that the hub knows.
-func understand(base *url.URL, body []byte) (a *agent, isCard bool) {
+// none that the hub knows. grpc says whether that is one.
+func understand(base *url.URL, body []byte, grpc bool) (a *agent, isCard bool) {
 	var c card
 	if json.Unmarshal(body, &c) != nil {
 		return nil, false
 	}
 	var offers []offer
 	for _, i := range c.Interfaces {
-		offers = append(offers, offer{i.URL, i.ProtocolBinding, strings.HasPrefix(i.ProtocolVersion, "0.")})
+		offers = append(offers, offer{i.URL, i.ProtocolBinding, i.Tenant, strings.HasPrefix(i.ProtocolVersion, "0.")})
 	}
 	if len(offers) == 0 && (c.URL != "" || c.ProtocolVersion != "") {
 		transport := c.PreferredTransport
 		if transport == "" {
-			transport = "JSONRPC"
+			transport = jsonRPC
 		}
-		offers = append(offers, offer{c.URL, transport, true})
+		offers = append(offers, offer{url: c.URL, binding: transport, v03: true})
 		for _, i := range c.Additional {
-			offers = append(offers, offer{i.URL, i.Transport, true})
+			offers = append(offers, offer{url: i.URL, binding: i.Transport, v03: true})
 		}
 	}
-	for _, want := range []offer{{binding: "JSONRPC"}, {binding: "HTTP+JSON"}, {binding: "JSONRPC", v03: true}} {
+	for _, want := range []offer{{binding: jsonRPC}, {binding: httpJSON}, {binding: overGRPC}, {binding: jsonRPC, v03: true}} {
 		for _, o := range offers {
-			if !strings.EqualFold(o.binding, want.binding) || o.v03 != want.v03 {
+			if !strings.EqualFold(o.binding, want.binding) || o.v03 != want.v03 || want.binding == overGRPC && !grpc {
 				continue
 			}
+			at := place(base, o.url)
+			if want.binding == overGRPC {
+				at = grpcPlace(base, o.url)
+			}
 			return &agent{
-				url: place(base, o.url), v03: o.v03, rest: want.binding == "HTTP+JSON", streams: c.Capabilities.Streaming,
+				url: at, binding: want.binding, tenant: o.tenant, v03: o.v03, streams: c.Capabilities.Streaming,
 				// FastA2A says so of itself, the older one by its version.
 				single: !c.Capabilities.Streaming && o.v03 && strings.HasPrefix(c.ProtocolVersion, "0.2"),
 			}, true

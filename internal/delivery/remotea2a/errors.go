@@ -25,6 +25,7 @@ func (e *agentError) Error() string { return "it refused: " + cut(e.message) }
 const (
 	codeNotFound       = -32001
 	codeNoSuchMethod   = -32601
+	codeInvalidParams  = -32602
 	codeInternal       = -32603
 	codeWrongVersion   = -32009
 	codeServerFirst    = -32099 // the range of what servers make up, in which
@@ -37,6 +38,7 @@ const (
 type statusError struct {
 	status int
 	after  time.Duration
+	grpc   string // that of gRPC and its words, to which the status is alike; empty for HTTP
 }
 
 // Error implements error.
@@ -44,6 +46,8 @@ func (e *statusError) Error() string {
 	switch {
 	case e.status == http.StatusUnauthorized || e.status == http.StatusForbidden:
 		return fmt.Sprintf("it answered %d: %s", e.status, statusUnauthorized)
+	case e.grpc != "":
+		return "it answered " + e.grpc
 	case e.status/100 == 3:
 		return fmt.Sprintf("it answered %d, and redirects are not followed", e.status)
 	}
@@ -84,7 +88,7 @@ func refusal(resp *http.Response, body []byte) error {
 			return &agentError{int(code), said.Error.Message}
 		}
 	}
-	return &statusError{resp.StatusCode, retryAfter(resp.Header)}
+	return &statusError{status: resp.StatusCode, after: retryAfter(resp.Header)}
 }
 
 func isNotFound(err error) bool {

@@ -161,7 +161,7 @@ func (f *following) resume(ctx context.Context, e *hub.Dispatch) (found bool, do
 // send sends a message, and takes what the agent says to it: all, if it streams.
 func (f *following) send(ctx context.Context, message []byte, task, remoteContext string) (*delivery.Outcome, error) {
 	done, err := f.sendOnce(ctx, message, task, remoteContext)
-	if isOtherVersion(err) && !f.agent.rest && f.id == "" {
+	if isOtherVersion(err) && f.agent.binding == jsonRPC && f.id == "" {
 		other := *f.agent // which has no card, or a wrong one
 		other.v03 = !other.v03
 		f.agent = &other

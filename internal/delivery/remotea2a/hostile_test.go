@@ -22,7 +22,7 @@ import (
 func ask(t *testing.T, h http.Handler, change ...func(*delivery.Delivery)) (delivery.Outcome, []hub.Report) {
 	t.Helper()
 	s := newServer(t, h)
-	d := newDeliverer(t, nil, func(o *remotea2a.Options) { o.MaxAnswer, o.Silence = 64<<10, time.Second })
+	d := newDeliverer(t, open{}, func(o *remotea2a.Options) { o.MaxAnswer, o.Silence = 64<<10, time.Second })
 	var reports []hub.Report
 	x := delivery.Delivery{
 		Task: &hub.Task{
@@ -39,6 +39,12 @@ func ask(t *testing.T, h http.Handler, change ...func(*delivery.Delivery)) (deli
 	defer cancel()
 	return d.Deliver(ctx, x), reports
 }
+
+// open is a sealer that seals nothing.
+type open struct{}
+
+func (open) Seal(clear []byte, _ string) ([]byte, error)  { return clear, nil }
+func (open) Open(sealed []byte, _ string) ([]byte, error) { return sealed, nil }
 
 // rpc serves a card that offers JSON-RPC, with streams or without, and answers what each
 // method is answered with.
@@ -109,7 +115,7 @@ func TestHostileAgents(t *testing.T) {
 			"SendStreamingMessage": streams(submitted),
 			"GetTask":              says(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Task not found"}}`),
 		}), delivery.Lost, "forgotten"},
-		"a card that offers nothing the hub speaks": {says(`{"supportedInterfaces":[{"url":"x:1","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`), delivery.Unsent, "neither"},
+		"a card that offers nothing the hub speaks": {says(`{"supportedInterfaces":[{"url":"x:1","protocolBinding":"CARRIER-PIGEON","protocolVersion":"1.0"}]}`), delivery.Unsent, "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,6 +25,7 @@ import (
 type peer struct {
 	d      *Deliverer
 	doer   Doer
+	http2  Doer   // for gRPC; nil if that is not spoken
 	url    string // as registered
 	agent  *agent
 	header http.Header
@@ -60,19 +61,27 @@ func authorise(h http.Header, e *hub.Endpoint, credential string) {
 
 // request makes the request of an operation. params is the body of HTTP+JSON, too.
 func (p *peer) request(ctx context.Context, op operation, task string, params []byte) (*http.Request, error) {
-	method, place, body := http.MethodPost, p.agent.url, params
-	if p.agent.rest {
-		method, place = op.method, strings.TrimSuffix(p.agent.url, "/")+strings.ReplaceAll(op.path, "%s", url.PathEscape(task))
+	method, place, media := http.MethodPost, p.agent.url, "application/json"
+	body, err := params, error(nil)
+	if p.agent.tenant != "" { // which is in the path of HTTP+JSON
+		body = append(rawjson.AppendText([]byte(`{"tenant":`), p.agent.tenant), ',')
+		body = append(body, params[1:]...)
+	}
+	switch p.agent.binding {
+	case httpJSON:
+		method, place = op.method, strings.TrimSuffix(p.agent.url, "/")+p.path(op, task)
+		body = params
 		if method == http.MethodGet {
 			body = nil
 		}
-	} else {
-		name := op.name
-		if p.agent.v03 {
-			name = op.old
-		}
-		body = []byte(`{"jsonrpc":"2.0","id":"` + uuid.NewString() + `","method":"` + name + `","params":`)
-		body = append(append(body, params...), '}')
+	case overGRPC:
+		place, media = place+"/"+serviceV1+"/"+op.name, mediaGRPC
+		body, err = frame(op, body)
+	default:
+		body = p.envelope(op, body)
+	}
+	if err != nil {
+		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, method, place, bytes.NewReader(body))
 	if err != nil {
@@ -82,12 +91,34 @@ func (p *peer) request(ctx context.Context, op operation, task string, params []
 		req.Header[name] = values
 	}
 	if method == http.MethodPost {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", media)
+	}
+	if p.agent.binding == overGRPC {
+		req.Header.Set("Te", "trailers")
 	}
 	if !p.agent.v03 {
 		req.Header.Set("A2A-Version", "1.0")
 	}
 	return req, nil
+}
+
+// path is that of an operation of HTTP+JSON, below the tenant's if there is one.
+func (p *peer) path(op operation, task string) string {
+	path := strings.ReplaceAll(op.path, "%s", url.PathEscape(task))
+	if p.agent.tenant != "" {
+		return "/" + url.PathEscape(p.agent.tenant) + path
+	}
+	return path
+}
+
+// envelope is a request of JSON-RPC.
+func (p *peer) envelope(op operation, params []byte) []byte {
+	name := op.name
+	if p.agent.v03 {
+		name = op.old
+	}
+	body := []byte(`{"jsonrpc":"2.0","id":"` + uuid.NewString() + `","method":"` + name + `","params":`)
+	return append(append(body, params...), '}')
 }
 
 // fetch reads what is at a URL.
@@ -118,7 +149,11 @@ func (p *peer) do(req *http.Request) (*http.Response, error) {
 			GotConn: func(httptrace.GotConnInfo) { p.sent() },
 		}))
 	}
-	resp, err := p.doer.Do(req)
+	doer := p.doer
+	if req.Header.Get("Content-Type") == mediaGRPC {
+		doer = p.http2
+	}
+	resp, err := doer.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -143,11 +178,23 @@ func (p *peer) call(ctx context.Context, op operation, task string, params []byt
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := readAll(resp.Body, p.d.opt.MaxAnswer)
+	body, err := p.read(resp, op)
 	if err != nil {
 		return nil, err
 	}
 	return p.result(body)
+}
+
+// read reads the answer to an operation that does not stream.
+func (p *peer) read(resp *http.Response, op operation) ([]byte, error) {
+	if p.agent.binding != overGRPC {
+		return readAll(resp.Body, p.d.opt.MaxAnswer)
+	}
+	a, err := p.answerOfGRPC(resp, op)
+	if err != nil {
+		return nil, err
+	}
+	return a.only()
 }
 
 // result takes the result out of an answer, or an event of a stream.
@@ -155,7 +202,7 @@ func (p *peer) result(body []byte) ([]byte, error) {
 	if err := rawjson.Check(body, maxDepth); err != nil {
 		return nil, &garbled{"it is not valid JSON"}
 	}
-	if p.agent.rest {
+	if p.agent.binding != jsonRPC {
 		return body, nil
 	}
 	var r struct {

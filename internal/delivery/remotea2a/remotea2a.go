@@ -23,6 +23,9 @@ type Doer interface {
 type Options struct {
 	// Public sends to public addresses, Private to those in private networks, too.
 	Public, Private Doer
+	// PublicHTTP2 and PrivateHTTP2 are the same for HTTP/2, with TLS or without. Default:
+	// none, and no agent is called over gRPC.
+	PublicHTTP2, PrivateHTTP2 Doer
 	// Sealer opens the secrets of endpoints that have some.
 	Sealer hub.Sealer
 	// MaxAnswer is the most bytes that an answer, or an event of a stream, may have.
@@ -133,9 +136,9 @@ func (d *Deliverer) Cancel(ctx context.Context, e hub.Endpoint, x hub.Dispatch) 
 
 // peer finds out how to talk to the agent of an endpoint.
 func (d *Deliverer) peer(ctx context.Context, e hub.Endpoint, address string, sent func()) (*peer, error) {
-	p := &peer{d: d, doer: d.opt.Public, header: http.Header{}, url: e.URL}
+	p := &peer{d: d, doer: d.opt.Public, http2: d.opt.PublicHTTP2, header: http.Header{}, url: e.URL}
 	if e.Private {
-		p.doer = d.opt.Private
+		p.doer, p.http2 = d.opt.Private, d.opt.PrivateHTTP2
 	}
 	if len(e.Sealed) > 0 {
 		clear, err := d.opt.Sealer.Open(e.Sealed, hub.EndpointAbout(address))

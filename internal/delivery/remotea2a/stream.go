@@ -31,16 +31,19 @@ func (f *following) stream(ctx context.Context, op operation, task string, param
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if !isStream(resp) {
+	next, err := f.source(resp, op, func() { silent.Reset(f.d.opt.Silence) })
+	if err != nil {
+		return nil, err
+	}
+	if next == nil {
 		body, err := readAll(resp.Body, f.d.opt.MaxAnswer)
 		if err != nil {
 			return nil, err
 		}
 		return f.one(body)
 	}
-	lines := bufio.NewReaderSize(resp.Body, 32<<10)
 	for {
-		data, err := readEvent(lines, f.d.opt.MaxAnswer, func() { silent.Reset(f.d.opt.Silence) })
+		data, err := next()
 		if len(data) > 0 {
 			if done, err := f.one(data); done != nil || err != nil {
 				return done, err
@@ -60,6 +63,27 @@ func (f *following) stream(ctx context.Context, op operation, task string, param
 			return nil, err
 		}
 	}
+}
+
+// source gives what reads the events of an answer one by one, at the end with io.EOF; nil
+// if the agent does not stream after all. alive is called when anything comes.
+func (p *peer) source(resp *http.Response, op operation, alive func()) (next func() ([]byte, error), err error) {
+	switch {
+	case p.agent.binding == overGRPC:
+		a, err := p.answerOfGRPC(resp, op)
+		if err != nil {
+			return nil, err
+		}
+		return func() ([]byte, error) {
+			data, err := a.next()
+			alive()
+			return data, err
+		}, nil
+	case !isStream(resp):
+		return nil, nil
+	}
+	lines := bufio.NewReaderSize(resp.Body, 32<<10)
+	return func() ([]byte, error) { return readEvent(lines, p.d.opt.MaxAnswer, alive) }, nil
 }
 
 // one takes one event, or the one answer of an agent that does not stream after all.

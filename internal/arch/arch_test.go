@@ -35,6 +35,7 @@ var allowed = map[string][]string{
 	"internal/clock":     {},
 	"internal/rawjson":   {},
 	"internal/config":    {"internal/hub"},
+	"internal/cardform":  {},
 	"internal/canon":     {"internal/hub", "internal/rawjson"},
 	"internal/transcode": {"internal/rawjson"},
 	"internal/egress":    {"internal/hub"},
@@ -55,7 +56,7 @@ var allowed = map[string][]string{
 	"internal/delivery/tunnel":    {"internal/hub", "internal/httpx", "internal/egress", "internal/delivery", "internal/tunnelconn"},
 	"internal/tunnelconn":         {},
 	"internal/tunnelclient":       {"wire", "internal/tunnelconn"}, // the agent's end, which knows nothing of the hub's
-	"internal/delivery/remotea2a": {"internal/hub", "internal/canon", "internal/rawjson", "internal/transcode", "internal/egress", "internal/delivery"},
+	"internal/delivery/remotea2a": {"internal/hub", "internal/canon", "internal/rawjson", "internal/transcode", "internal/cardform", "internal/egress", "internal/delivery"},
 	"internal/delivery/deliverytest": {
 		"internal/hub", "internal/canon", "internal/engine", "internal/delivery", "internal/store/sqlite", "internal/store/postgres", "internal/store/pgtest", "internal/vault",
 	},
@@ -63,7 +64,7 @@ var allowed = map[string][]string{
 	// Faces know no store and no other face.
 	"internal/face/*": {
 		"internal/hub", "internal/engine", "internal/identity", "internal/httpx",
-		"internal/canon", "internal/rawjson", "internal/transcode", "wire",
+		"internal/canon", "internal/cardform", "internal/rawjson", "internal/transcode", "wire",
 	},
 
 	// The one place where all of them meet.
@@ -101,8 +102,8 @@ var libraries = map[string][]string{
 	"github.com/danielgtaylor/huma":       {"internal/face/v1"},
 	"github.com/go-json-experiment/json":  {"internal/face/v1"},
 	"github.com/mattn/go-isatty":          {"internal/cli"},
-	"github.com/go-jose/go-jose/v4":       {"internal/signing", "internal/face/a2a"},
-	"github.com/gowebpki/jcs":             {"internal/face/a2a"},
+	"github.com/go-jose/go-jose/v4":       {"internal/signing", "internal/face/a2a", "internal/delivery/remotea2a"},
+	"github.com/gowebpki/jcs":             {"internal/cardform"},
 	"github.com/google/go-cmp":            {"internal/store/storetest"},
 	"github.com/jackc/pgx":                {"internal/store/postgres", "internal/store/pgtest", "internal/bench"},
 	"github.com/pressly/goose":            {"internal/store/sqlite", "internal/store/postgres"},

@@ -14,6 +14,9 @@ import (
 // cardLife is how long what a card says counts before it is read again.
 const cardLife = 5 * time.Minute
 
+// cardMax bounds a card, in bytes.
+const cardMax = 1 << 20
+
 // agent is how to talk to an agent.
 type agent struct {
 	url     string // of the binding
@@ -101,11 +104,14 @@ func read(ctx context.Context, p *peer) (*agent, error) {
 				continue
 			}
 			seen[place] = true
-			body, err := p.fetch(ctx, place)
+			body, err := p.fetch(ctx, place, cardMax)
 			if isAway(err) {
 				continue
 			}
 			if err != nil {
+				return nil, err
+			}
+			if body, err = p.verified(ctx, place, body); err != nil {
 				return nil, err
 			}
 			a, isCard := understand(base, body, p.http2 != nil)

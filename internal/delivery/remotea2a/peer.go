@@ -23,13 +23,15 @@ import (
 
 // peer is an agent and how it is called.
 type peer struct {
-	d      *Deliverer
-	doer   Doer
-	http2  Doer   // for gRPC; nil if that is not spoken
-	url    string // as registered
-	agent  *agent
-	header http.Header
-	sent   func() // is called once a request has a connection
+	d     *Deliverer
+	doer  Doer
+	http2 Doer   // for gRPC; nil if that is not spoken
+	url   string // as registered
+	// address is the id of that which it is the agent of.
+	address string
+	agent   *agent
+	header  http.Header
+	sent    func() // is called once a request has a connection
 }
 
 // operation is one of A2A's, by its names.
@@ -121,8 +123,8 @@ func (p *peer) envelope(op operation, params []byte) []byte {
 	return append(append(body, params...), '}')
 }
 
-// fetch reads what is at a URL.
-func (p *peer) fetch(ctx context.Context, place string) ([]byte, error) {
+// fetch reads what is at a URL, of at most limit bytes.
+func (p *peer) fetch(ctx context.Context, place string, limit int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.d.opt.Silence)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, place, nil)
@@ -138,8 +140,7 @@ func (p *peer) fetch(ctx context.Context, place string) ([]byte, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	const cardMax = 1 << 20
-	return readAll(resp.Body, cardMax)
+	return readAll(resp.Body, limit)
 }
 
 // do sends a request, and refuses what is no success.

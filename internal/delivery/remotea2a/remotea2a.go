@@ -136,7 +136,7 @@ func (d *Deliverer) Cancel(ctx context.Context, e hub.Endpoint, x hub.Dispatch) 
 
 // peer finds out how to talk to the agent of an endpoint.
 func (d *Deliverer) peer(ctx context.Context, e hub.Endpoint, address string, sent func()) (*peer, error) {
-	p := &peer{d: d, doer: d.opt.Public, http2: d.opt.PublicHTTP2, header: http.Header{}, url: e.URL}
+	p := &peer{d: d, doer: d.opt.Public, http2: d.opt.PublicHTTP2, header: http.Header{}, url: e.URL, address: address}
 	if e.Private {
 		p.doer, p.http2 = d.opt.Private, d.opt.PrivateHTTP2
 	}
@@ -156,7 +156,7 @@ func (d *Deliverer) peer(ctx context.Context, e hub.Endpoint, address string, se
 	a, err := d.agents.find(ctx, p)
 	if err != nil {
 		// Nothing of the task has left, whatever became of the request for the card.
-		return nil, &unsent{"its agent card cannot be read: " + outcomeOf(err, false).Reason}
+		return nil, &unsent{"its agent card cannot be used: " + outcomeOf(err, false).Reason}
 	}
 	p.agent, p.sent = a, sent
 	return p, nil

@@ -1,18 +1,17 @@
 package a2a
 
 import (
-	"bytes"
 	"crypto"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"unicode/utf16"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/cryptosigner"
-	"github.com/gowebpki/jcs"
+
+	"github.com/holdfast-hub/holdfast/internal/cardform"
 )
 
 // keysPath is where the keys are that verify cards (RFC 7517).
@@ -98,129 +97,9 @@ func (r repeatable) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]
 	return r.Signer.Sign(nil, digest, opts)
 }
 
-// payloads is the card's canonical form (spec section 8.4.1). Members that have their
-// default and are neither required nor optional are not in its JSON to begin with. The
-// SDKs for Python and JavaScript also take out all that is empty, required or not, and
-// within what extensions say. Where that makes a difference they get a signature of
-// what they see.
-func (card) payloads(body []byte) ([][]byte, error) {
-	canonical, err := jcs.Transform(body)
-	if err != nil {
-		return nil, err
-	}
-	cleaned, err := withoutEmpty(body)
-	if err != nil {
-		return nil, err
-	}
-	seen, err := canonicalOf(cleaned)
-	if err != nil || bytes.Equal(seen, canonical) {
-		return [][]byte{canonical}, err
-	}
-	return [][]byte{canonical, seen}, nil
-}
+func (card) payloads(body []byte) ([][]byte, error) { return cardform.Forms(body) }
 
-// payloads is the card's canonical form by the rules of 1.0, since 0.3 has none; and
-// the form that the one SDK of 0.3 that verifies signatures gives it, that for Python:
-// in ASCII, without what has the default of that SDK's types.
-func (cardV03) payloads(body []byte) ([][]byte, error) {
-	canonical, err := jcs.Transform(body)
-	if err != nil {
-		return nil, err
-	}
-	cleaned, err := withoutEmpty(body)
-	if err != nil {
-		return nil, err
-	}
-	dropDefault(cleaned, "protocolVersion", "0.3.0")
-	dropDefault(cleaned, "preferredTransport", "JSONRPC")
-	if schemes, ok := cleaned["securitySchemes"].(map[string]any); ok {
-		for _, s := range schemes {
-			if scheme, ok := s.(map[string]any); ok {
-				dropDefault(scheme, "type", "http")
-				delete(scheme, "httpAuthSecurityScheme") // which those types have not got
-			}
-		}
-	}
-	seen, err := canonicalOf(cleaned)
-	if err != nil {
-		return nil, err
-	}
-	return [][]byte{canonical, escapeNonASCII(seen)}, nil
-}
-
-func dropDefault(object map[string]any, name, value string) {
-	if object[name] == value {
-		delete(object, name)
-	}
-}
-
-// withoutEmpty decodes an object without its members and elements that are null, "",
-// [] or {}, at any depth, or would be without theirs.
-func withoutEmpty(object []byte) (map[string]any, error) {
-	var v any
-	if err := json.Unmarshal(object, &v); err != nil {
-		return nil, err
-	}
-	cleaned, _ := cleanEmpty(v).(map[string]any)
-	return cleaned, nil
-}
-
-// cleanEmpty is withoutEmpty of any value, nil if nothing is left. What it is given is
-// as deep as an owner's data can be.
-func cleanEmpty(v any) any {
-	switch v := v.(type) {
-	case string:
-		if v == "" {
-			return nil
-		}
-	case []any:
-		var kept []any
-		for _, e := range v {
-			if e = cleanEmpty(e); e != nil {
-				kept = append(kept, e)
-			}
-		}
-		if kept == nil {
-			return nil
-		}
-		return kept
-	case map[string]any:
-		for name, member := range v {
-			if member = cleanEmpty(member); member == nil {
-				delete(v, name)
-			} else {
-				v[name] = member
-			}
-		}
-		if len(v) == 0 {
-			return nil
-		}
-	}
-	return v
-}
-
-func canonicalOf(v any) ([]byte, error) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return jcs.Transform(body)
-}
-
-// escapeNonASCII writes JSON in ASCII, as Python's json module does.
-func escapeNonASCII(canonical []byte) []byte {
-	out := make([]byte, 0, len(canonical))
-	for _, r := range string(canonical) {
-		if r <= '~' {
-			out = append(out, byte(r))
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{r}) {
-			out = fmt.Appendf(out, `\u%04x`, unit)
-		}
-	}
-	return out
-}
+func (cardV03) payloads(body []byte) ([][]byte, error) { return cardform.FormsV03(body) }
 
 // serveKeys serves the public keys. They are for everybody, also where cards are not.
 func (f *face) serveKeys(w http.ResponseWriter, r *http.Request) {

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/config"
 	"github.com/holdfast-hub/holdfast/internal/delivery"
 	"github.com/holdfast-hub/holdfast/internal/delivery/push"
+	"github.com/holdfast-hub/holdfast/internal/delivery/remotea2a"
 	"github.com/holdfast-hub/holdfast/internal/delivery/tunnel"
 	"github.com/holdfast-hub/holdfast/internal/egress"
 	"github.com/holdfast-hub/holdfast/internal/engine"
@@ -54,6 +55,7 @@ type App struct {
 
 	egressOptions egress.Options
 	calls         *egress.Guard        // the way out for deliveries, which take longer
+	remote        *remotea2a.Deliverer // nil without endpoints
 	dispatcher    *delivery.Dispatcher // nil without endpoints
 	tunnels       *tunnel.Host         // nil if none are taken
 

@@ -45,6 +45,7 @@ func (a *App) deliverers() map[string]delivery.Deliverer {
 		return nil
 	}
 	a.calls = egress.New(a.callOptions())
+	a.remote = a.remoteDeliverer()
 	hook := webhook.New(webhook.Options{
 		Public: a.calls.Client(egress.Permit{}), Private: a.calls.Client(egress.Permit{Private: true}), Sealer: a.vault,
 		Parse: v1.ParseResult, MaxAnswer: a.cfg.MaxBody, Timeout: a.cfg.WebhookTimeout,
@@ -52,12 +53,12 @@ func (a *App) deliverers() map[string]delivery.Deliverer {
 	})
 	return map[string]delivery.Deliverer{
 		hub.WebhookDelivery: hook,
-		hub.RemoteDelivery:  a.remoteDeliverer(),
+		hub.RemoteDelivery:  a.remote,
 	}
 }
 
 // remoteDeliverer makes what delivers to the endpoints that are A2A servers.
-func (a *App) remoteDeliverer() delivery.Deliverer {
+func (a *App) remoteDeliverer() *remotea2a.Deliverer {
 	private := egress.Permit{Private: true}
 	opt := a.remoteOptions(a.calls.Client(egress.Permit{}), a.calls.Client(private))
 	opt.PublicHTTP2, opt.PrivateHTTP2 = a.calls.HTTP2Client(egress.Permit{}), a.calls.HTTP2Client(private)

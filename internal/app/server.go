@@ -176,10 +176,14 @@ func (a *App) inRoom(next http.Handler) http.Handler {
 }
 
 func (a *App) routes() http.Handler {
+	var agents hub.Agents
+	if a.remote != nil {
+		agents = a.remote
+	}
 	rpc := a2a.New(a2a.Options{
 		Engine: a.engine, Identity: a.identity, PublicURL: a.url, BlockingLimit: a.cfg.BlockingLimit,
 		MaxBody: a.cfg.MaxBody, PrivateCards: a.cfg.PrivateCards, Anonymous: a.cfg.Anonymous, Keys: a.keys,
-		Version: a.cfg.Version, Log: a.log,
+		Agents: agents, Version: a.cfg.Version, Log: a.log,
 	})
 	api := v1.New(v1.Options{
 		Engine: a.engine, Identity: a.identity, PublicURL: a.url, MaxBody: a.cfg.MaxBody, Limits: a.cfg.Limits(),

@@ -86,6 +86,9 @@ func (h *Hub) Restart() {
 	h.start()
 }
 
+// Addr is the host and port that the hub listens on, also where URL is another.
+func (h *Hub) Addr() string { return h.cfg.Listen }
+
 // Dir is the data directory.
 func (h *Hub) Dir() string { return h.cfg.Data }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast-hub/holdfast/internal/hub"
 )
 
 // cardLife is how long what a card says counts before it is read again.
@@ -80,20 +82,27 @@ func (s *agents) find(ctx context.Context, p *peer) (*agent, error) {
 	if a := s.known(p.url); a != nil && time.Now().Before(a.until) {
 		return a, nil
 	}
-	a, err := read(ctx, p)
+	return s.read(ctx, p)
+}
+
+// read reads the card of the agent of p, and keeps what it says.
+func (s *agents) read(ctx context.Context, p *peer) (*agent, error) {
+	a, facts, err := read(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	a.until = time.Now().Add(cardLife)
 	s.keep(p.url, a)
+	p.d.known.keep(p.address, p.endpoint, facts, cardLife)
 	return a, nil
 }
 
-// read looks for the card: below the endpoint, and at the root of its host.
-func read(ctx context.Context, p *peer) (*agent, error) {
+// read looks for the card: below the endpoint, and at the root of its host. Without one
+// there are no facts.
+func read(ctx context.Context, p *peer) (*agent, *hub.AgentFacts, error) {
 	base, err := url.Parse(p.url)
 	if err != nil {
-		return nil, errors.New("the URL of the endpoint is not valid") // the error repeats it
+		return nil, nil, errors.New("the URL of the endpoint is not valid") // the error repeats it
 	}
 	root := &url.URL{Scheme: base.Scheme, Host: base.Host}
 	seen := map[string]bool{}
@@ -108,22 +117,22 @@ func read(ctx context.Context, p *peer) (*agent, error) {
 			if isAway(err) {
 				continue
 			}
-			if err != nil {
-				return nil, err
+			if err == nil {
+				body, err = p.verified(ctx, place, body)
 			}
-			if body, err = p.verified(ctx, place, body); err != nil {
-				return nil, err
+			if err != nil {
+				return nil, nil, err
 			}
 			a, isCard := understand(base, body, p.http2 != nil)
 			if a != nil {
-				return a, nil
+				return a, factsOf(base, body), nil
 			}
 			if isCard {
-				return nil, &unsent{"its card offers neither JSON-RPC, HTTP+JSON nor, outside of a tunnel, gRPC of 1.0, and the hub calls agents by nothing else"}
+				return nil, nil, &unsent{"its card offers neither JSON-RPC, HTTP+JSON nor, outside of a tunnel, gRPC of 1.0, and the hub calls agents by nothing else"}
 			}
 		}
 	}
-	return &agent{url: p.url, binding: jsonRPC}, nil
+	return &agent{url: p.url, binding: jsonRPC}, nil, nil
 }
 
 // isAway reports whether there is nothing at a place for the hub, which is no trouble.

@@ -27,11 +27,13 @@ type peer struct {
 	doer  Doer
 	http2 Doer   // for gRPC; nil if that is not spoken
 	url   string // as registered
-	// address is the id of that which it is the agent of.
-	address string
-	agent   *agent
-	header  http.Header
-	sent    func() // is called once a request has a connection
+	// address is the id of that which it is the agent of, and endpoint how that says that
+	// it is reached.
+	address  string
+	endpoint *hub.Endpoint
+	agent    *agent
+	header   http.Header
+	sent     func() // is called once a request has a connection
 }
 
 // operation is one of A2A's, by its names.

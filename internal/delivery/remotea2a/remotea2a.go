@@ -44,10 +44,12 @@ type Options struct {
 }
 
 // Deliverer delivers tasks to A2A servers. Make one with New. It implements
-// delivery.Deliverer, delivery.Canceler and delivery.Capacity.
+// delivery.Deliverer, delivery.Canceler and delivery.Capacity, and hub.Agents for the
+// addresses whose endpoints it delivers to.
 type Deliverer struct {
 	opt    Options
 	agents agents
+	known  known
 }
 
 // New makes a Deliverer.
@@ -136,7 +138,22 @@ func (d *Deliverer) Cancel(ctx context.Context, e hub.Endpoint, x hub.Dispatch) 
 
 // peer finds out how to talk to the agent of an endpoint.
 func (d *Deliverer) peer(ctx context.Context, e hub.Endpoint, address string, sent func()) (*peer, error) {
-	p := &peer{d: d, doer: d.opt.Public, http2: d.opt.PublicHTTP2, header: http.Header{}, url: e.URL, address: address}
+	p, err := d.open(ctx, e, address)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.agents.find(ctx, p)
+	if err != nil {
+		// Nothing of the task has left, whatever became of the request for the card.
+		return nil, &unsent{"its agent card cannot be used: " + outcomeOf(err, false).Reason}
+	}
+	p.agent, p.sent = a, sent
+	return p, nil
+}
+
+// open gives what can make requests to the agent of an endpoint.
+func (d *Deliverer) open(ctx context.Context, e hub.Endpoint, address string) (*peer, error) {
+	p := &peer{d: d, doer: d.opt.Public, http2: d.opt.PublicHTTP2, header: http.Header{}, url: e.URL, address: address, endpoint: &e}
 	if e.Private {
 		p.doer, p.http2 = d.opt.Private, d.opt.PrivateHTTP2
 	}
@@ -153,12 +170,6 @@ func (d *Deliverer) peer(ctx context.Context, e hub.Endpoint, address string, se
 		authorise(p.header, &e, s.Credential)
 	}
 	p.header.Set("User-Agent", d.opt.UserAgent)
-	a, err := d.agents.find(ctx, p)
-	if err != nil {
-		// Nothing of the task has left, whatever became of the request for the card.
-		return nil, &unsent{"its agent card cannot be used: " + outcomeOf(err, false).Reason}
-	}
-	p.agent, p.sent = a, sent
 	return p, nil
 }
 

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -117,30 +118,70 @@ func (s *cardSkill) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// addressCard makes an address's card: what its owner said, with defaults where
-// the specification wants something, and what only the hub knows.
+// look reads what the agent of an address says of itself, if that is to be read again.
+func (f *face) look(ctx context.Context, a *hub.Address) {
+	if f.opt.Agents != nil {
+		f.opt.Agents.Look(ctx, a)
+	}
+}
+
+// facts is what the agent of an address says of itself, as far as the hub knows.
+func (f *face) facts(a *hub.Address) *hub.AgentFacts {
+	if f.opt.Agents != nil {
+		if facts := f.opt.Agents.Facts(a); facts != nil {
+			return facts
+		}
+	}
+	return &hub.AgentFacts{}
+}
+
+// addressCard makes an address's card: what its owner said, else what the agent says of
+// itself, with defaults where the specification wants something, and what only the hub
+// knows: where and how the address is called, which is never what the agent's own card says.
 func (f *face) addressCard(a *hub.Address) card {
 	var owner wire.Card
 	if json.Unmarshal(a.Card, &owner) != nil {
 		owner = wire.Card{} // checked when it was set; the defaults are better than no card
 	}
+	agent := f.facts(a)
 	c := f.newCard(a.Handle)
 	c.Name = or(owner.Name, a.Handle)
-	c.Description = or(a.Description, "@"+a.Handle+" on this Holdfast hub: takes tasks and answers when it is done.")
-	c.Version = or(owner.Version, "1.0.0")
+	c.Description = or(or(a.Description, agent.Description), "@"+a.Handle+" on this Holdfast hub: takes tasks and answers when it is done.")
+	c.Version = or(or(owner.Version, agent.Version), "1.0.0")
 	c.DocumentationURL, c.IconURL = owner.DocumentationURL, owner.IconURL
 	if p := decode[cardProvider](owner.Provider); p.Organization != "" {
 		c.Provider = &p
+	} else if agent.Organization != "" {
+		c.Provider = &cardProvider{agent.Organization, agent.OrganizationURL}
 	}
 	c.Capabilities = offerOf(a).limit(c.Capabilities)
-	if len(owner.DefaultInputModes) > 0 {
-		c.DefaultInputModes = owner.DefaultInputModes
+	c.DefaultInputModes = firstOf(owner.DefaultInputModes, agent.InputModes, c.DefaultInputModes)
+	c.DefaultOutputModes = firstOf(owner.DefaultOutputModes, agent.OutputModes, c.DefaultOutputModes)
+	list := decode[[]cardSkill](owner.Skills)
+	if len(list) == 0 {
+		list = skillsOf(agent)
 	}
-	if len(owner.DefaultOutputModes) > 0 {
-		c.DefaultOutputModes = owner.DefaultOutputModes
-	}
-	c.Skills = skills(owner.Skills, c)
+	c.Skills = skills(list, c)
 	return c
+}
+
+// firstOf is the first list that has anything.
+func firstOf(lists ...[]string) []string {
+	for _, l := range lists {
+		if len(l) > 0 {
+			return l
+		}
+	}
+	return nil
+}
+
+// skillsOf are the skills that an agent says it has.
+func skillsOf(agent *hub.AgentFacts) []cardSkill {
+	list := make([]cardSkill, len(agent.Skills))
+	for i, s := range agent.Skills {
+		list[i] = cardSkill(s)
+	}
+	return list
 }
 
 // hubCard is the card of the hub itself: one interface for all addresses, which the
@@ -201,10 +242,9 @@ func grpcTarget(base string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// skills reads the owner's skills, filling what the specification requires; without
-// any, the agent has one that says what its description says.
-func skills(raw json.RawMessage, c card) []cardSkill {
-	list := decode[[]cardSkill](raw)
+// skills fills what the specification requires of skills; without any, the agent has one
+// that says what its description says.
+func skills(list []cardSkill, c card) []cardSkill {
 	if len(list) == 0 {
 		list = []cardSkill{{ID: "task", Name: "Do a task", Description: c.Description}}
 	}

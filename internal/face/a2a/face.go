@@ -44,6 +44,8 @@ type Options struct {
 	Anonymous bool
 	// Keys signs cards; they have no signatures if nil.
 	Keys Keys
+	// Agents knows what agents say of themselves; cards have only what owners say if nil.
+	Agents hub.Agents
 	// Version is the hub's own, for its card.
 	Version string
 	// Log gets what clients must not see; discarded if nil.
@@ -135,6 +137,7 @@ func (f *face) serveAddressCard(w http.ResponseWriter, r *http.Request) {
 		f.failCard(w, r, err)
 		return
 	}
+	f.look(r.Context(), a)
 	f.serveCard(w, r, f.addressCard(a))
 }
 

@@ -117,5 +117,6 @@ func (f *face) serveCardV03(w http.ResponseWriter, r *http.Request) {
 		f.failCard(w, r, err)
 		return
 	}
+	f.look(r.Context(), a)
 	f.serveCard(w, r, f.addressCard(a).toV03())
 }

@@ -189,16 +189,7 @@ func (a *agent) work(ctx context.Context, task, id string, say func(event string
 		say(fmt.Sprintf(`{"statusUpdate":{"taskId":%q,"contextId":"c","status":{"state":"TASK_STATE_%s"%s}}}`, id, state, message))
 	}
 	say(fmt.Sprintf(`{"task":{"id":%q,"contextId":"c","status":{"state":"TASK_STATE_SUBMITTED"}}}`, id))
-	alive := time.NewTicker(20 * time.Millisecond)
-	defer alive.Stop()
-	for waiting := true; waiting; {
-		select {
-		case act = <-acts:
-			waiting = false
-		case <-alive.C:
-			say(fmt.Sprintf(`{"statusUpdate":{"taskId":%q,"contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}`, id))
-		}
-	}
+	act = <-acts // however long it takes, it says nothing
 	for _, step := range act.Steps {
 		status("WORKING", step)
 	}

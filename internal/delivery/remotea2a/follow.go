@@ -210,10 +210,21 @@ func (f *following) again(ctx context.Context) (*delivery.Outcome, error) {
 	return done, err
 }
 
+// listens reports whether the agent can be told more of the task just now.
+func (f *following) listens() bool { return f.id != "" && !f.agent.single }
+
+// listen is where what the caller adds comes from, nil while the agent cannot be told.
+func (f *following) listen() <-chan hub.Message {
+	if !f.listens() {
+		return nil
+	}
+	return f.x.Messages
+}
+
 // heed passes on what the caller has added meanwhile. What does not arrive is kept, and
 // tried again; an agent that takes no more to a task gets nothing.
 func (f *following) heed(ctx context.Context) {
-	for !f.agent.single {
+	for f.listens() {
 		if len(f.waiting) == 0 {
 			select {
 			case m := <-f.x.Messages:

@@ -1,6 +1,7 @@
 package remotea2a_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,7 @@ func rpc(streams bool, answers map[string]http.HandlerFunc) http.Handler {
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		for method, answer := range answers {
 			if strings.Contains(string(body), `"`+method+`"`) {
 				answer(w, r)
@@ -229,6 +231,40 @@ func TestAnEarlierDelivery(t *testing.T) {
 	})
 	if got.Kind != delivery.Refused || sends.Load() != 1 {
 		t.Errorf("unknown, and not to be repeated: %+v, %d sends", got, sends.Load())
+	}
+}
+
+// What the caller adds while the agent says nothing is passed on at once.
+func TestMessagesDuringAQuietStream(t *testing.T) {
+	open, told := make(chan struct{}), make(chan string, 1)
+	messages := make(chan hub.Message, 1)
+	go func() {
+		<-open
+		messages <- hub.Message{N: 2, Body: canon.TextMessage("m2", false, "one more thing")}
+	}()
+	got, _ := ask(t, rpc(true, map[string]http.HandlerFunc{
+		"SendStreamingMessage": func(w http.ResponseWriter, r *http.Request) {
+			streams(submitted)(w, r)
+			_ = http.NewResponseController(w).Flush()
+			close(open)
+			select {
+			case said := <-told: // before another word of this stream
+				if !strings.Contains(said, "one more thing") || !strings.Contains(said, `"taskId":"r"`) {
+					t.Errorf("the agent was told %s", said)
+				}
+				streams(chunk, completed)(w, r)
+			case <-r.Context().Done():
+				t.Error("the agent was told nothing")
+			}
+		},
+		"SendMessage": func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			told <- string(body)
+			_, _ = io.WriteString(w, result(submitted))
+		},
+	}), func(x *delivery.Delivery) { x.Messages = messages })
+	if got.Kind != delivery.Answered || got.Report.State != hub.Completed {
+		t.Errorf("%+v", got)
 	}
 }
 

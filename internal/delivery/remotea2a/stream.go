@@ -42,10 +42,25 @@ func (f *following) stream(ctx context.Context, op operation, task string, param
 		}
 		return f.one(body)
 	}
+	return f.takeAll(ctx, inOrder(ctx, next))
+}
+
+// takeAll takes the events of a stream until it ends, and passes on what the caller adds
+// meanwhile, however long the agent says nothing.
+func (f *following) takeAll(ctx context.Context, events <-chan streamed) (*delivery.Outcome, error) {
 	for {
-		data, err := next()
-		if len(data) > 0 {
-			if done, err := f.one(data); done != nil || err != nil {
+		var e streamed
+		select {
+		case e = <-events:
+		case m := <-f.listen():
+			f.waiting = append(f.waiting, m)
+			f.heed(ctx)
+			continue
+		case <-ctx.Done(): // then the reading ends as well
+			return nil, ctx.Err()
+		}
+		if len(e.data) > 0 {
+			if done, err := f.one(e.data); done != nil || err != nil {
 				return done, err
 			}
 			if f.silent {
@@ -54,15 +69,41 @@ func (f *following) stream(ctx context.Context, op operation, task string, param
 			f.heed(ctx)
 		}
 		switch {
-		case errors.Is(err, io.EOF):
+		case errors.Is(e.err, io.EOF):
 			if f.id == "" {
 				return nil, &garbled{"its stream ended before it said anything of the task"}
 			}
 			return nil, nil
-		case err != nil:
-			return nil, err
+		case e.err != nil:
+			return nil, e.err
 		}
 	}
+}
+
+// streamed is an event, or why there are no more.
+type streamed struct {
+	data []byte
+	err  error
+}
+
+// inOrder reads events while others do something else: up to the first error, or the end
+// of ctx, which ends the reading, too.
+func inOrder(ctx context.Context, next func() ([]byte, error)) <-chan streamed {
+	events := make(chan streamed)
+	go func() {
+		for {
+			data, err := next()
+			select {
+			case events <- streamed{data, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return events
 }
 
 // source gives what reads the events of an answer one by one, at the end with io.EOF; nil

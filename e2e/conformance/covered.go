@@ -32,9 +32,9 @@ var covered = map[string]cover{
 	"CARD-SIGN-001":   {tests: []string{"TestCanonicalCard", "TestCardPayloads", "TestSignedCards"}},
 	"CARD-SIGN-002":   {tests: []string{"TestSignedCards"}},
 	"CARD-SIGN-003":   {tests: []string{"TestSignatureHeader"}},
-	"CARD-SIGN-004":   {note: "the part of whoever verifies a card; the hub verifies none"},
+	"CARD-SIGN-004":   {tests: []string{"internal/delivery/remotea2a: TestCardSignatures", "internal/delivery/remotea2a: TestTheCardsOfHubs"}, note: "of the agents that the hub calls"},
 	"GRPC-SVC-003":    {tests: []string{"TestGRPCOverTLS"}, note: "whether TLS is on is for the operator"},
-	"VER-CLIENT-001":  {note: "the client's part: of A2A's operations the hub calls none"},
+	"VER-CLIENT-001":  {tests: []string{"internal/delivery/remotea2a: TestTheVersionIsSaid"}, note: "to the agents that the hub calls"},
 	"VER-CLIENT-002":  {tests: []string{"TestSpec/3.6 versions", "TestVersions"}},
 	"VER-SERVER-001":  {tests: []string{"TestSpec/3.6 versions", "TestVersions"}},
 }

@@ -67,7 +67,7 @@ func authorise(h http.Header, e *hub.Endpoint, credential string) {
 func (p *peer) request(ctx context.Context, op operation, task string, params []byte) (*http.Request, error) {
 	method, place, media := http.MethodPost, p.agent.url, "application/json"
 	body, err := params, error(nil)
-	if p.agent.tenant != "" { // which is in the path of HTTP+JSON
+	if p.agent.tenant != "" && !p.agent.v03 { // which is in the path of HTTP+JSON
 		body = append(rawjson.AppendText([]byte(`{"tenant":`), p.agent.tenant), ',')
 		body = append(body, params[1:]...)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hub/holdfast/client"
+	"github.com/holdfast-hub/holdfast/internal/config"
 	"github.com/holdfast-hub/holdfast/internal/testhub"
 )
 
@@ -22,6 +23,8 @@ type callee struct {
 	start func(t *testing.T) string
 	// Some cannot ask, stream, say why they failed, or be stopped.
 	noAsk, noStream, noReason, noCancel bool
+	// both: it is called by a hub over PostgreSQL, too, as one of each SDK is.
+	both bool
 }
 
 // uvicorn serves the agents that are written in Python.
@@ -44,18 +47,18 @@ func callees() []callee {
 	}
 	sdk, fasta2a := []string{"a2a-sdk[http-server]==1.3.0", uvicorn}, []string{"fasta2a==0.5.0", uvicorn}
 	return []callee{
-		{name: "a2a-go, JSON-RPC", start: goCallee("JSONRPC")},
+		{name: "a2a-go, JSON-RPC", start: goCallee("JSONRPC"), both: true},
 		{name: "a2a-go, HTTP+JSON", start: goCallee("HTTP+JSON")},
 		{name: "a2a-go, gRPC", start: goCallee("GRPC")},
 		{name: "a2a-go, 0.3 JSON-RPC", start: goCallee("0.3 JSONRPC")},
-		{name: "a2a-sdk for Python, JSON-RPC", start: python("callee_a2a_sdk.py", sdk)},
+		{name: "a2a-sdk for Python, JSON-RPC", start: python("callee_a2a_sdk.py", sdk), both: true},
 		{name: "a2a-sdk for Python, HTTP+JSON", start: python("callee_a2a_sdk.py", sdk, "BINDINGS=HTTP+JSON")},
 		{name: "a2a-sdk for Python, without streams", start: python("callee_a2a_sdk.py", sdk, "STREAMING=0")},
-		{name: "a2a-js, JSON-RPC", start: js()},
+		{name: "a2a-js, JSON-RPC", start: js(), both: true},
 		{name: "a2a-js, HTTP+JSON", start: js("BINDINGS=HTTP+JSON")},
 		{name: "FastA2A 0.5", start: python("callee_fasta2a.py", fasta2a), noAsk: true, noStream: true, noReason: true, noCancel: true},
 		{name: "FastA2A 0.5, as Agent Zero answers", start: python("callee_fasta2a.py", fasta2a, "HISTORY=1"), noAsk: true, noStream: true, noReason: true, noCancel: true},
-		{name: "FastA2A, the newest", start: python("callee_fasta2a.py", []string{"fasta2a==2.1.1", uvicorn}), noAsk: true, noStream: true, noReason: true, noCancel: true},
+		{name: "FastA2A, the newest", start: python("callee_fasta2a.py", []string{"fasta2a==2.1.1", uvicorn}), noAsk: true, noStream: true, noReason: true, noCancel: true, both: true},
 	}
 }
 
@@ -93,19 +96,24 @@ func TestCallees(t *testing.T) {
 	if testing.Short() {
 		t.Skip("installs packages")
 	}
-	for _, c := range callees() {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			url := c.start(t)
-			h := testhub.Start(t, receiversHere)
-			h.Agent("coder")
-			admin := client.New(h.URL, h.AdminToken)
-			if _, err := admin.SetEndpoint(t.Context(), "coder", client.EndpointRequest{URL: &url, Kind: "a2a"}); err != nil {
-				t.Fatal(err)
+	eachStore(t, func(t *testing.T, on func(*config.Config)) {
+		for _, c := range callees() {
+			if strings.HasSuffix(t.Name(), "/PostgreSQL") && !c.both {
+				continue
 			}
-			talk(t, c, client.New(h.URL, h.Agent("caller")))
-		})
-	}
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				url := c.start(t)
+				h := testhub.Start(t, on, receiversHere)
+				h.Agent("coder")
+				admin := client.New(h.URL, h.AdminToken)
+				if _, err := admin.SetEndpoint(t.Context(), "coder", client.EndpointRequest{URL: &url, Kind: "a2a"}); err != nil {
+					t.Fatal(err)
+				}
+				talk(t, c, client.New(h.URL, h.Agent("caller")))
+			})
+		}
+	})
 }
 
 // talk says all there is to say to an agent.

@@ -92,7 +92,7 @@ func through(t *testing.T, hub string) bool {
 // A tunnel comes back by itself after the hub was killed, and after it was stopped.
 func TestTunnelOutlivesTheHub(t *testing.T) {
 	h := hubproc.Start(t, hubproc.Options{})
-	dev := h.Agent("dev")
+	dev := h.Agent("dev", object{"relay_paths": []string{"/hooks/"}})
 	p := openTunnel(t, dev.Base, dev.Token, "--to", local(t), "--relay", "/hooks/", "--slots", "4")
 	eventually(t, soon, "the tunnel is open", func() bool { return through(t, dev.Base) })
 	h.Kill()
@@ -117,7 +117,7 @@ func TestTunnelOutlivesSleep(t *testing.T) {
 		asleep = 2 * time.Minute
 	}
 	h := hubproc.Start(t, hubproc.Options{})
-	dev := h.Agent("dev")
+	dev := h.Agent("dev", object{"relay_paths": []string{"/hooks/"}})
 	p := openTunnel(t, dev.Base, dev.Token, "--to", local(t), "--relay", "/hooks/")
 	eventually(t, soon, "the tunnel is open", func() bool { return through(t, dev.Base) })
 	must(t, p.cmd.Process.Signal(syscall.SIGSTOP))

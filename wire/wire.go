@@ -218,6 +218,9 @@ type AgentRequest struct {
 	MaxRedeliveries *int    `json:"max_redeliveries,omitempty"`
 	DedupeMessageID *bool   `json:"dedupe_message_id,omitempty"`
 	OnUnknown       *string `json:"on_unknown,omitempty"` // "resend" (default) or "fail"
+	// RelayPaths are the prefixes of the agent's paths that outside services may reach
+	// through its tunnels; an empty list lets nothing through.
+	RelayPaths *[]string `json:"relay_paths,omitempty"`
 }
 
 // Agent is an address.
@@ -240,6 +243,10 @@ type Agent struct {
 	// LastSeenAt tells when a worker last asked for a task; nil if none has since the
 	// hub started.
 	LastSeenAt *Time `json:"last_seen_at" format:"date-time"`
+	// RelayPaths are the prefixes of the agent's paths that outside services may reach
+	// through its tunnels; only the address itself and the administrator see them. They
+	// are left out if there are none.
+	RelayPaths []string `json:"relay_paths,omitempty"`
 	// Endpoint is where the hub delivers; only the address itself and the administrator
 	// see it.
 	Endpoint *Endpoint `json:"endpoint,omitempty"`

@@ -16,7 +16,7 @@ func (a *App) openTunnels() {
 		return
 	}
 	a.tunnels = tunnel.New(tunnel.Options{
-		Connect: a.dispatcher.Connect, Deliverer: a.tunnelDeliverer, Who: identity.Require, InAll: a.cfg.Tunnels,
+		Connect: a.dispatcher.Connect, Deliverer: a.tunnelDeliverer, Who: identity.Require, Address: a.identity.Resolve, InAll: a.cfg.Tunnels,
 		MaxBody: a.cfg.MaxBody, MaxAnswer: max(2*a.cfg.TaskBytes, a.cfg.MaxBody), Log: a.log,
 	})
 	a.metrics.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -34,6 +34,7 @@ var allowed = map[string][]string{
 	"internal/hub":       {},
 	"internal/clock":     {},
 	"internal/rawjson":   {},
+	"internal/relaypath": {},
 	"internal/config":    {"internal/hub"},
 	"internal/cardform":  {},
 	"internal/canon":     {"internal/hub", "internal/rawjson"},
@@ -43,7 +44,7 @@ var allowed = map[string][]string{
 
 	// What implements a port of hub knows hub, and no other implementation.
 	"internal/engine":         {"internal/hub", "internal/canon"},
-	"internal/identity":       {"internal/hub", "internal/httpx"},
+	"internal/identity":       {"internal/hub", "internal/httpx", "internal/relaypath"},
 	"internal/store/*":        {"internal/hub", "internal/canon"},
 	"internal/store/transfer": {"internal/hub"},
 	"internal/vault":          {"internal/hub"},
@@ -53,9 +54,9 @@ var allowed = map[string][]string{
 	"internal/delivery":           {"internal/hub", "internal/engine", "internal/canon"}, // a worker, and so a client of the engine
 	"internal/delivery/*":         {"internal/hub", "internal/canon", "internal/egress"},
 	"internal/delivery/webhook":   {"internal/hub", "internal/canon", "internal/rawjson", "internal/egress", "internal/delivery"},
-	"internal/delivery/tunnel":    {"internal/hub", "internal/httpx", "internal/egress", "internal/delivery", "internal/tunnelconn"},
+	"internal/delivery/tunnel":    {"internal/hub", "internal/httpx", "internal/egress", "internal/delivery", "internal/tunnelconn", "internal/relaypath"},
 	"internal/tunnelconn":         {},
-	"internal/tunnelclient":       {"wire", "internal/tunnelconn"}, // the agent's end, which knows nothing of the hub's
+	"internal/tunnelclient":       {"wire", "internal/tunnelconn", "internal/relaypath"}, // the agent's end, which knows nothing of the hub's
 	"internal/delivery/remotea2a": {"internal/hub", "internal/canon", "internal/rawjson", "internal/transcode", "internal/cardform", "internal/egress", "internal/delivery"},
 	"internal/delivery/deliverytest": {
 		"internal/hub", "internal/canon", "internal/engine", "internal/delivery", "internal/store/sqlite", "internal/store/postgres", "internal/store/pgtest", "internal/vault",
@@ -76,7 +77,7 @@ var allowed = map[string][]string{
 
 	// The command line works through the public client, so that the client stays
 	// honest, and through app where it is the hub itself.
-	"internal/cli":  {"client", "wire", "internal/tunnelclient", "internal/tunnelconn", "internal/app", "internal/config", "internal/hub", "internal/bench"},
+	"internal/cli":  {"client", "wire", "internal/tunnelclient", "internal/tunnelconn", "internal/relaypath", "internal/app", "internal/config", "internal/hub", "internal/bench"},
 	"cmd/holdfast":  {"internal/cli"},
 	"internal/arch": {},
 

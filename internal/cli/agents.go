@@ -2,6 +2,7 @@ package cli
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,6 +80,7 @@ func (p *program) showAgent(a *client.Agent) error {
 			{"Lease", unlessHubs(a.LeaseS > 0, (time.Duration(a.LeaseS) * time.Second).String())},
 			{"Redeliveries", unlessHubs(a.MaxRedeliveries >= 0, strconv.Itoa(a.MaxRedeliveries))},
 			{"One task per message id", strconv.FormatBool(a.DedupeMessageID)},
+			{"Open to outside services", strings.Join(a.RelayPaths, ", ")},
 			{"Worker seen", seen(a.LastSeenAt, time.Now())}, {"Made", moment(&a.CreatedAt)},
 		}, append(endpointFields(a), presenceFields(a, time.Now())...)...)...)
 	})
@@ -98,6 +100,7 @@ type agentFlags struct {
 	lease                                      time.Duration
 	redeliveries                               int
 	dedupe                                     bool
+	relayPaths                                 []string
 }
 
 func (f *agentFlags) add(fl *pflag.FlagSet) {
@@ -108,6 +111,7 @@ func (f *agentFlags) add(fl *pflag.FlagSet) {
 	fl.IntVar(&f.redeliveries, "max-redeliveries", 0, "how often a lost delivery is repeated before the task fails")
 	fl.BoolVar(&f.dedupe, "dedupe-message-id", false, "take the same message id from the same caller for the same task")
 	fl.StringVar(&f.onUnknown, "on-unknown", "", "what to do when it is unknown whether a delivery arrived: resend or fail")
+	fl.StringSliceVar(&f.relayPaths, "relay-paths", nil, "beginnings of the paths that outside services may reach through the agent's tunnels, with commas between; '' for none")
 }
 
 func (p *program) agentRequest(f agentFlags, given func(string) bool) (client.AgentRequest, error) {
@@ -133,6 +137,9 @@ func (p *program) agentRequest(f agentFlags, given func(string) bool) (client.Ag
 	}
 	if given("on-unknown") {
 		r.OnUnknown = &f.onUnknown
+	}
+	if given("relay-paths") {
+		r.RelayPaths = &f.relayPaths
 	}
 	if f.card != "" {
 		b, err := p.readInput(f.card, 1<<20)

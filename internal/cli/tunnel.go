@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-hub/holdfast/client"
+	"github.com/holdfast-hub/holdfast/internal/relaypath"
 	"github.com/holdfast-hub/holdfast/internal/tunnelclient"
 	"github.com/holdfast-hub/holdfast/internal/tunnelconn"
 )
@@ -88,7 +89,7 @@ func (f *tunnelFlags) check() (*url.URL, error) {
 	if f.json && f.exec == "" {
 		return nil, usagef("--json goes with --exec")
 	}
-	if err := tunnelconn.CheckPrefixes(f.relay); err != nil {
+	if err := relaypath.CheckPrefixes(f.relay); err != nil {
 		return nil, usagef("--relay: %v", err)
 	}
 	if f.exec != "" {

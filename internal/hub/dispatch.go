@@ -147,6 +147,8 @@ type Instance struct {
 	// Replica names the replica of the hub that it is connected to, and URL is where the
 	// other replicas reach that, if it said so.
 	Replica, URL string
+	// Relay are the prefixes of the paths that it lets outside services reach.
+	Relay []string
 }
 
 // Presence keeps what replicas of the hub must know of each other. What a replica holds

@@ -75,6 +75,9 @@ type Address struct {
 	DedupeMessageID bool
 	// OnUnknown says what to do when a send's outcome is unknown: "resend" or "fail".
 	OnUnknown string
+	// RelayPaths are the prefixes of the paths that outside services may reach through
+	// the tunnels of the agent; none turns that off.
+	RelayPaths []string
 	// Endpoint is where the hub brings the tasks; nil for an address that pulls.
 	Endpoint  *Endpoint
 	CreatedAt time.Time

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/holdfast-hub/holdfast/internal/hub"
+	"github.com/holdfast-hub/holdfast/internal/relaypath"
 )
 
 // The limits of what an administrator may enter.
@@ -58,6 +59,9 @@ type AgentSpec struct {
 	DedupeMessageID *bool
 	// OnUnknown is "resend" (the default) or "fail".
 	OnUnknown *string
+	// RelayPaths are the prefixes of paths that outside services may reach through a
+	// tunnel; an empty list, the default, lets nothing through.
+	RelayPaths *[]string
 }
 
 // TokenSpec is what a new token is to be.
@@ -324,6 +328,12 @@ func (spec *AgentSpec) applyDelivery(a *hub.Address) error {
 			return hub.InvalidField("on_unknown", "%.80q is not known; it is resend or fail", *v)
 		}
 		a.OnUnknown = *v
+	}
+	if v := spec.RelayPaths; v != nil {
+		if err := relaypath.CheckPrefixes(*v); err != nil {
+			return hub.InvalidField("relay_paths", "%v", err)
+		}
+		a.RelayPaths = slices.Clone(*v)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -285,6 +286,9 @@ func TestInvalidAgentsNameTheField(t *testing.T) {
 		"endless lease":     {identity.AgentSpec{Handle: "a1", LeaseS: ptr(86401)}, "lease_s"},
 		"many redeliveries": {identity.AgentSpec{Handle: "a1", MaxRedeliveries: ptr(1001)}, "max_redeliveries"},
 		"on_unknown":        {identity.AgentSpec{Handle: "a1", OnUnknown: ptr("guess")}, "on_unknown"},
+		"no path":           {identity.AgentSpec{Handle: "a1", RelayPaths: &[]string{"/hooks/", "hooks"}}, "relay_paths"},
+		"a path with dots":  {identity.AgentSpec{Handle: "a1", RelayPaths: &[]string{"/hooks/../"}}, "relay_paths"},
+		"many paths":        {identity.AgentSpec{Handle: "a1", RelayPaths: ptr(slices.Repeat([]string{"/"}, 33))}, "relay_paths"},
 	} {
 		_, err := b.CreateAgent(t.Context(), b.admin, c.spec)
 		if e := (*hub.Error)(nil); !errors.As(err, &e) || e.Kind != hub.Invalid || e.Field != c.field {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/holdfast-hub/holdfast/internal/relaypath"
 	"github.com/holdfast-hub/holdfast/internal/tunnelconn"
 )
 
@@ -39,7 +40,7 @@ func Proxy(target *url.URL, relay []string) http.Handler {
 		ErrorHandler: unanswered,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get(tunnelconn.Relayed) != "" && !tunnelconn.Allowed(r.URL.Path, relay) {
+		if r.Header.Get(tunnelconn.Relayed) != "" && !relaypath.Allowed(r.URL.Path, relay) {
 			http.NotFound(w, r)
 			return
 		}

@@ -1,5 +1,5 @@
 // Package tunnelconn is what both ends of a tunnel agree on: where it is opened and with
-// which words, how it ends, and which paths an outside service may reach through it.
+// which words, and how it ends.
 //
 // A tunnel is one outbound WebSocket of the agent's machine to the hub. Its binary
 // messages are a stream of bytes that carries HTTP/2, with the hub as the client: so one
@@ -47,10 +47,6 @@ const (
 	MaxHeader = 64 << 10
 	// MaxFrame bounds a frame of HTTP/2, in bytes.
 	MaxFrame = 64 << 10
-	// MaxRelays bounds the prefixes that are open to outside services.
-	MaxRelays = 32
-	// MaxPrefix bounds the length of each, in bytes.
-	MaxPrefix = 200
 )
 
 // Conn is the connection of a tunnel. It remembers how it ended.

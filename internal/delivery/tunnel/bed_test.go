@@ -37,6 +37,7 @@ type bed struct {
 	joined, left chan delivery.Connection
 
 	mu      sync.Mutex
+	opens   map[string][]string // the relay paths of the addresses that there are
 	revoked map[string]context.CancelCauseFunc
 }
 
@@ -54,7 +55,7 @@ func newBed(t testing.TB, change ...func(*tunnel.Options)) *bed {
 	t.Helper()
 	b := &bed{
 		t: t, joined: make(chan delivery.Connection, 2000), left: make(chan delivery.Connection, 2000),
-		revoked: make(map[string]context.CancelCauseFunc),
+		revoked: make(map[string]context.CancelCauseFunc), opens: map[string][]string{"dev": {"/"}, "shy": {"/"}, "cmd": {"/"}},
 	}
 	opt := tunnel.Options{
 		Connect: func(c delivery.Connection) (func(), error) {
@@ -69,6 +70,7 @@ func newBed(t testing.TB, change ...func(*tunnel.Options)) *bed {
 			}
 			return p, nil
 		},
+		Address: b.address,
 	}
 	for _, f := range change {
 		f(&opt)
@@ -84,6 +86,24 @@ func newBed(t testing.TB, change ...func(*tunnel.Options)) *bed {
 		b.srv.Close()
 	})
 	return b
+}
+
+// address is tunnel.Options.Address.
+func (b *bed) address(_ context.Context, handle string) (*hub.Address, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	paths, ok := b.opens[handle]
+	if !ok {
+		return nil, hub.ErrNotPermitted()
+	}
+	return &hub.Address{ID: "id-" + handle, Handle: handle, RelayPaths: paths}, nil
+}
+
+// opened sets the relay paths of an address.
+func (b *bed) opened(handle string, paths ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.opens[handle] = paths
 }
 
 // identify lets in "Bearer hf_{handle}" as that address, until it is revoked.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hub/holdfast/internal/httpx"
 	"github.com/holdfast-hub/holdfast/internal/hub"
+	"github.com/holdfast-hub/holdfast/internal/relaypath"
 	"github.com/holdfast-hub/holdfast/internal/tunnelconn"
 )
 
@@ -28,20 +29,25 @@ const (
 const relayPolicy = "sandbox; default-src 'none'; frame-ancestors 'none'"
 
 // Relay serves RelayPath: it hands requests of outside services, which need no
-// credential, to the local servers of agents that have opened some of their paths to
-// them. What is not open looks as if it were not there.
+// credential, to the local servers of agents. Both the address and the tunnel have to
+// open a path to them. What is not open looks as if it were not there.
 func (h *Host) Relay() http.Handler { return http.HandlerFunc(h.relay) }
 
 func (h *Host) relay(w http.ResponseWriter, r *http.Request) {
-	handle, path, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, RelayPath), "/")
-	path = "/" + path
-	if !ok || r.URL.RawPath != "" || r.Header.Get("Service-Worker") != "" {
-		notFound(w)
+	a, path, err := h.target(r)
+	if err != nil {
+		httpx.WriteError(w, httpx.Public(r.Context(), h.opt.Log, err))
 		return
 	}
-	l := h.pick(handle, path)
-	if l == nil {
-		notFound(w)
+	handle := a.Handle
+	l, connected := h.pick(a, path)
+	switch {
+	case l == nil && connected:
+		httpx.WriteError(w, errNothing())
+		return
+	case l == nil:
+		w.Header().Set("Retry-After", "5")
+		httpx.WriteError(w, hub.Errorf(hub.Unavailable, "the agent is not connected just now; try again shortly"))
 		return
 	}
 	if r.ContentLength > h.opt.MaxBody {
@@ -61,9 +67,26 @@ func (h *Host) relay(w http.ResponseWriter, r *http.Request) {
 	h.proxy(l, path).ServeHTTP(&parts{w, httpx.StartStream(w, r)}, r.WithContext(ctx))
 }
 
-func notFound(w http.ResponseWriter) {
-	httpx.WriteError(w, hub.Errorf(hub.NotFound, "there is nothing here"))
+// target gives the address that a request is for, and the path of its local server, if
+// the address opens that to outside services; NotFound if not.
+func (h *Host) target(r *http.Request) (*hub.Address, string, error) {
+	handle, path, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, RelayPath), "/")
+	path = "/" + path
+	if !ok || r.URL.RawPath != "" || !relaypath.Plain(path) || !validName(handle) || r.Header.Get("Service-Worker") != "" {
+		return nil, "", errNothing()
+	}
+	a, err := h.opt.Address(r.Context(), handle)
+	switch kind := hub.KindOf(err); {
+	case err != nil && kind != hub.NotFound && kind != hub.NotPermitted:
+		return nil, "", err
+	case err != nil || a.Handle != handle || !relaypath.Allowed(path, a.RelayPaths):
+		return nil, "", errNothing()
+	}
+	return a, path, nil
 }
+
+// errNothing is the one answer to whatever is not open.
+func errNothing() *hub.Error { return hub.Errorf(hub.NotFound, "there is nothing here") }
 
 // begin counts a relayed request in, if there is room for it.
 func (h *Host) begin(handle string) bool {

@@ -2,6 +2,7 @@ package tunnel_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/holdfast-hub/holdfast/internal/delivery/tunnel"
 	"github.com/holdfast-hub/holdfast/internal/httpx"
+	"github.com/holdfast-hub/holdfast/internal/hub"
 	"github.com/holdfast-hub/holdfast/internal/tunnelclient"
 )
 
@@ -100,6 +102,64 @@ func TestRelayShowsNothingElse(t *testing.T) {
 		if status := b.raw(raw); status < 300 { // a redirect leads to another path, which is judged anew
 			t.Errorf("%s: %d", raw, status)
 		}
+	}
+}
+
+// The address decides what is open, however much its tunnel opens: by whole segments of
+// the path that is meant, and at once when it is changed.
+func TestRelayPathsOfTheAddress(t *testing.T) {
+	b := newBed(t)
+	b.opened("dev")
+	b.open("dev", http.HandlerFunc(echo), relays("/"))
+	next(t, b.joined, "the tunnel")
+	status := func(path string) int {
+		resp, _ := b.outside(http.MethodGet, path, "")
+		return resp.StatusCode
+	}
+	if got := status("/t/dev/hooks/x"); got != http.StatusNotFound {
+		t.Errorf("an address that opens nothing: %d", got)
+	}
+	b.opened("dev", "/hooks", "/ci/")
+	for path, want := range map[string]int{
+		"/hooks": 200, "/hooks/": 200, "/hooks/x": 200, "/hooks/x/y?z=/../a": 200, "/ci/x": 200,
+		"/hooksx": 404, "/hook": 404, "/": 404, "/ci": 404, "/cix": 404, "/HOOKS/x": 404,
+		"/hooks/%2e%2e/x": 404, "/hooks/%2E%2e/x": 404, "/hooks/.%2e/x": 404, "/hooks%2fx": 404, "/hooks/%2f": 404, "/hooks/%5cx": 404, `/hooks\x`: 404,
+		"/hooks/%252e%252e/x": 404, "/hooks;a=b/x": 404, "/%68ooks/x": 404, "/hooks/%00": 404, "//hooks/x": 404, "/hooks//x": 404,
+	} {
+		if got := b.raw("/t/dev" + path); got != want && (want == 200 || got < 300) { // what is redirected is judged anew
+			t.Errorf("%s: %d, want %d", path, got, want)
+		}
+	}
+	b.opened("dev")
+	if got := status("/t/dev/hooks/x"); got != http.StatusNotFound {
+		t.Errorf("a path that was closed again: %d", got)
+	}
+}
+
+// An allowed path of an agent that is away is there, but not just now. Nothing else of it is.
+func TestRelayToAnAgentThatIsAway(t *testing.T) {
+	b := newBed(t)
+	b.opened("dev", "/hooks/")
+	resp, body := b.outside(http.MethodPost, "/t/dev/hooks/a", "x")
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, "not connected") {
+		t.Error(resp.StatusCode, resp.Header, body)
+	}
+	if resp, _ := b.outside(http.MethodPost, "/t/dev/admin", "x"); resp.StatusCode != http.StatusNotFound {
+		t.Error(resp.StatusCode)
+	}
+}
+
+// A handle that was given to another address leads to nobody who had it before.
+func TestRelayGoesToTheAddressThatHasTheHandle(t *testing.T) {
+	b := newBed(t, func(o *tunnel.Options) {
+		o.Address = func(context.Context, string) (*hub.Address, error) {
+			return &hub.Address{ID: "id-another", Handle: "dev", RelayPaths: []string{"/"}}, nil
+		}
+	})
+	b.open("dev", http.HandlerFunc(echo), relays("/"))
+	next(t, b.joined, "the tunnel")
+	if resp, _ := b.outside(http.MethodGet, "/t/dev/x", ""); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Error(resp.StatusCode)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-hub/holdfast/internal/delivery"
 	"github.com/holdfast-hub/holdfast/internal/httpx"
 	"github.com/holdfast-hub/holdfast/internal/hub"
+	"github.com/holdfast-hub/holdfast/internal/relaypath"
 	"github.com/holdfast-hub/holdfast/internal/tunnelconn"
 )
 
@@ -43,6 +44,9 @@ type Options struct {
 	// Who tells who makes a request, from its context, which has to end with the
 	// credential.
 	Who func(context.Context) (hub.Principal, error)
+	// Address finds a living address by its handle: for relayed requests. Others than
+	// NotFound and NotPermitted are the hub's own trouble.
+	Address func(ctx context.Context, handle string) (*hub.Address, error)
 	// PerAddress and InAll bound the open tunnels. Defaults: 64 and 10,000.
 	PerAddress, InAll int
 	// Ping and Patience are those of tunnelconn by default.
@@ -159,7 +163,7 @@ func readOffer(q url.Values) (offer, error) {
 	if o.exec && len(o.relay) > 0 {
 		return o, hub.InvalidField("relay", "a tunnel to a command has no server that requests could be relayed to")
 	}
-	if err := tunnelconn.CheckPrefixes(o.relay); err != nil {
+	if err := relaypath.CheckPrefixes(o.relay); err != nil {
 		return o, hub.InvalidField("relay", "%v", err)
 	}
 	return o, nil
@@ -385,22 +389,25 @@ func (h *Host) each() func(func(*link) bool) {
 	}
 }
 
-// pick gives the least busy tunnel of a handle through which an outside service may reach
-// a path; nil if there is none.
-func (h *Host) pick(handle, path string) *link {
+// pick gives the least busy tunnel of an address through which an outside service may
+// reach a path, nil if there is none, and whether there are tunnels at all.
+func (h *Host) pick(a *hub.Address, path string) (best *link, any bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var best *link
 	least := 0
-	for _, l := range h.links[handle] {
-		if l.exec || !tunnelconn.Allowed(path, l.relay) {
+	for _, l := range h.links[a.Handle] {
+		if l.address != a.ID {
+			continue
+		}
+		any = true
+		if l.exec || !relaypath.Allowed(path, l.relay) {
 			continue
 		}
 		if n := l.cc.InFlight(); best == nil || n < least {
 			best, least = l, n
 		}
 	}
-	return best
+	return best, any
 }
 
 // clip makes a text fit into a close frame.

@@ -252,7 +252,7 @@ func (f *face) info(ctx context.Context, _ hub.Principal, _ *none) (*answer[wire
 func agentSpec(r *wire.AgentRequest) (identity.AgentSpec, error) {
 	spec := identity.AgentSpec{
 		Handle: r.Handle, Kind: r.Kind, Description: r.Description, Access: r.Access, LeaseS: r.LeaseS,
-		MaxRedeliveries: r.MaxRedeliveries, DedupeMessageID: r.DedupeMessageID, OnUnknown: r.OnUnknown,
+		MaxRedeliveries: r.MaxRedeliveries, DedupeMessageID: r.DedupeMessageID, OnUnknown: r.OnUnknown, RelayPaths: r.RelayPaths,
 	}
 	if r.Card == nil {
 		return spec, nil
@@ -305,7 +305,7 @@ func (f *face) agent(p hub.Principal, a *hub.Address) wire.Agent {
 		LastSeenAt: timeOrNil(f.opt.Engine.LastSeen(a.ID)),
 	}
 	if owns(p, a) {
-		shown.Endpoint = f.endpoint(a)
+		shown.Endpoint, shown.RelayPaths = f.endpoint(a), a.RelayPaths
 	}
 	var card wire.Card
 	if a.Card != nil && json.Unmarshal(a.Card, &card) == nil {

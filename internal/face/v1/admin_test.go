@@ -177,6 +177,34 @@ func TestWithoutAnEndpointTheAgentPulls(t *testing.T) {
 	}
 }
 
+func TestRelayPathsAreSetByTheAdministratorAndShownToTheOwner(t *testing.T) {
+	t.Parallel()
+	h, admin := start(t)
+	coder, other := agent(t, h, "coder"), agent(t, h, "other")
+	shown := func(as who) []string {
+		return decode[wire.Agent](t, as.want(200, "GET", "/v1/agents/coder", "")).RelayPaths
+	}
+	if got := shown(admin); len(got) != 0 {
+		t.Errorf("at first %v is open", got)
+	}
+	admin.want(200, "PATCH", "/v1/agents/coder", `{"relay_paths":["/hooks/","/ci"]}`)
+	admin.want(200, "PATCH", "/v1/agents/coder", `{"description":"codes","relay_paths":null}`)
+	for _, as := range []who{admin, coder} {
+		if got := shown(as); !slices.Equal(got, []string{"/hooks/", "/ci"}) {
+			t.Errorf("open is %v", got)
+		}
+	}
+	if got := shown(other); got != nil {
+		t.Errorf("a caller sees %v", got)
+	}
+	refused(t, admin.do("PATCH", "/v1/agents/coder", `{"relay_paths":["/a/../b"]}`), 400, "invalid", "relay_paths")
+	refused(t, coder.do("PATCH", "/v1/agents/coder", `{"relay_paths":["/"]}`), 403, "not_permitted", "")
+	admin.want(200, "PATCH", "/v1/agents/coder", `{"relay_paths":[]}`)
+	if got := shown(admin); len(got) != 0 {
+		t.Errorf("at last %v is open", got)
+	}
+}
+
 func TestAttemptsAndPresenceAreForTheOwner(t *testing.T) {
 	t.Parallel()
 	h, admin := start(t)

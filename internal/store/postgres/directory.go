@@ -8,7 +8,7 @@ import (
 )
 
 const addressColumns = "n, id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at, deleted_at, " +
-	"delivery, url, auth, header, private, sealed"
+	"delivery, url, auth, header, private, sealed, relay_paths"
 
 const fromAddress = " FROM address LEFT JOIN endpoint ON endpoint.address = n WHERE "
 
@@ -17,7 +17,7 @@ func scanAddress(r row) hub.Address {
 		ID: r.text(1), Handle: r.text(2), Kind: hub.AddressKind(r.int(3)), Description: r.text(4),
 		Card: r.blob(5), Access: hub.Access(r.int(6)), Lease: time.Duration(r.int(7)) * time.Millisecond,
 		MaxRedeliveries: int(r.int(8)), DedupeMessageID: r.flag(9), OnUnknown: r.text(10),
-		CreatedAt: r.time(11), DeletedAt: r.time(12),
+		CreatedAt: r.time(11), DeletedAt: r.time(12), RelayPaths: hub.DecodeList(r.text(19)),
 	}
 	if !r.null(13) {
 		a.Endpoint = &hub.Endpoint{Kind: r.text(13), URL: r.text(14), Auth: r.text(15), Header: r.text(16), Private: r.flag(17), Sealed: r.blob(18)}
@@ -28,10 +28,10 @@ func scanAddress(r row) hub.Address {
 // CreateAddress implements hub.Directory.
 func (s *Store) CreateAddress(ctx context.Context, a hub.Address) error {
 	n, err := solo(ctx, s, func(t *tx) (int64, error) {
-		r, err := t.one(`INSERT INTO address (id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at)
-			VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11) ON CONFLICT (handle) WHERE deleted_at IS NULL DO NOTHING RETURNING n`,
+		r, err := t.one(`INSERT INTO address (id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at, relay_paths)
+			VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12) ON CONFLICT (handle) WHERE deleted_at IS NULL DO NOTHING RETURNING n`,
 			a.ID, a.Handle, int(a.Kind), a.Description, a.Card, int(a.Access), a.Lease.Milliseconds(),
-			a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, a.CreatedAt)
+			a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, a.CreatedAt, optional(hub.EncodeList(a.RelayPaths)))
 		if err != nil {
 			return 0, err
 		}
@@ -103,9 +103,9 @@ func (s *Store) UpdateAddress(ctx context.Context, a hub.Address) error {
 		return hub.Errorf(hub.NotFound, "there is no such address")
 	}
 	return s.solo(ctx, func(t *tx) error {
-		n, err := t.execNow(`UPDATE address SET description = $1, card = $2, access = $3, lease_ms = $4, max_redeliveries = $5, dedupe = $6, on_unknown = $7
-			WHERE id = $8 AND deleted_at IS NULL`,
-			a.Description, a.Card, int(a.Access), a.Lease.Milliseconds(), a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, a.ID)
+		n, err := t.execNow(`UPDATE address SET description = $1, card = $2, access = $3, lease_ms = $4, max_redeliveries = $5, dedupe = $6, on_unknown = $7, relay_paths = $8
+			WHERE id = $9 AND deleted_at IS NULL`,
+			a.Description, a.Card, int(a.Access), a.Lease.Milliseconds(), a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, optional(hub.EncodeList(a.RelayPaths)), a.ID)
 		if err == nil && n == 0 {
 			return hub.Errorf(hub.NotFound, "there is no such address")
 		}

@@ -28,7 +28,7 @@ var migrations embed.FS
 // waits for no lock while it holds another. An index is built CONCURRENTLY, in a migration
 // with NO TRANSACTION that first drops what a build that broke off may have left of it;
 // that of a partitioned table on each partition, and then ON ONLY the table.
-const schemaVersion = 1
+const schemaVersion = 3
 
 const (
 	// migrateLock is the advisory lock of whoever migrates.

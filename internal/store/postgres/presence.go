@@ -114,9 +114,9 @@ func (s *Store) Connect(ctx context.Context, i hub.Instance) error {
 	return s.solo(ctx, func(t *tx) error {
 		// The row of a replica that could not show for a day that it is alive is gone.
 		t.exec("INSERT INTO replica (n, seen_at) OVERRIDING SYSTEM VALUE VALUES ($1, clock_timestamp()) ON CONFLICT DO NOTHING", s.replica)
-		t.exec(`INSERT INTO instance (address, name, replica, slots, since, url) VALUES ($1, $2, $3, $4, $5, $6)
-			ON CONFLICT (address, name) DO UPDATE SET replica = excluded.replica, slots = excluded.slots, since = excluded.since, url = excluded.url`,
-			n, i.Name, s.replica, i.Slots, i.Since.UnixMilli(), optional(i.URL))
+		t.exec(`INSERT INTO instance (address, name, replica, slots, since, url, relay) VALUES ($1, $2, $3, $4, $5, $6, $7)
+			ON CONFLICT (address, name) DO UPDATE SET replica = excluded.replica, slots = excluded.slots, since = excluded.since, url = excluded.url, relay = excluded.relay`,
+			n, i.Name, s.replica, i.Slots, i.Since.UnixMilli(), optional(i.URL), optional(hub.EncodeList(i.Relay)))
 		return nil
 	})
 }
@@ -145,11 +145,11 @@ func (s *Store) Instances(ctx context.Context, address string) (list []hub.Insta
 	}
 	err = s.read(ctx, func(c *conn) error {
 		var of []int64
-		err := c.each(`SELECT i.address, i.name, i.slots, i.since, i.replica, i.url FROM instance i JOIN replica r ON r.n = i.replica
+		err := c.each(`SELECT i.address, i.name, i.slots, i.since, i.replica, i.url, i.relay FROM instance i JOIN replica r ON r.n = i.replica
 			WHERE `+where+" ORDER BY i.since, i.name, i.address", args, func(r row) error {
 			of = append(of, r.int(0))
 			list = append(list, hub.Instance{
-				Name: r.text(1), Slots: int(r.int(2)), Since: r.time(3), Replica: strconv.FormatInt(r.int(4), 10), URL: r.text(5),
+				Name: r.text(1), Slots: int(r.int(2)), Since: r.time(3), Replica: strconv.FormatInt(r.int(4), 10), URL: r.text(5), Relay: hub.DecodeList(r.text(6)),
 			})
 			return nil
 		})

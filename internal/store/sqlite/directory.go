@@ -8,7 +8,7 @@ import (
 )
 
 const addressColumns = "n, id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at, deleted_at, " +
-	"delivery, url, auth, header, private, sealed"
+	"delivery, url, auth, header, private, sealed, relay_paths"
 
 const fromAddress = " FROM address LEFT JOIN endpoint ON endpoint.address = n WHERE "
 
@@ -17,7 +17,7 @@ func scanAddress(r row) hub.Address {
 		ID: r.text(1), Handle: r.text(2), Kind: hub.AddressKind(r.int(3)), Description: r.text(4),
 		Card: r.blob(5), Access: hub.Access(r.int(6)), Lease: time.Duration(r.int(7)) * time.Millisecond,
 		MaxRedeliveries: int(r.int(8)), DedupeMessageID: r.flag(9), OnUnknown: r.text(10),
-		CreatedAt: r.time(11), DeletedAt: r.time(12),
+		CreatedAt: r.time(11), DeletedAt: r.time(12), RelayPaths: hub.DecodeList(r.text(19)),
 	}
 	if !r.null(13) {
 		a.Endpoint = &hub.Endpoint{Kind: r.text(13), URL: r.text(14), Auth: r.text(15), Header: r.text(16), Private: r.flag(17), Sealed: r.blob(18)}
@@ -35,10 +35,10 @@ func (s *Store) CreateAddress(ctx context.Context, a hub.Address) error {
 		if r != nil {
 			return 0, hub.Errorf(hub.Exists, "the handle %q is taken; choose another", a.Handle)
 		}
-		n, err := t.insert(`INSERT INTO address (id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at)
-			VALUES (?,?,?,?,?,?,?,?,?,?,?)`,
+		n, err := t.insert(`INSERT INTO address (id, handle, kind, description, card, access, lease_ms, max_redeliveries, dedupe, on_unknown, created_at, relay_paths)
+			VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`,
 			a.ID, a.Handle, int(a.Kind), a.Description, a.Card, int(a.Access), a.Lease.Milliseconds(),
-			a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, a.CreatedAt)
+			a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, a.CreatedAt, optional(hub.EncodeList(a.RelayPaths)))
 		if err == nil {
 			// Known before the commit, so that no later transition misses it even if
 			// the caller stops waiting; a number that was never committed names nothing.
@@ -97,10 +97,10 @@ func (s *Store) Addresses(ctx context.Context) (all []hub.Address, err error) {
 // UpdateAddress implements hub.Directory.
 func (s *Store) UpdateAddress(ctx context.Context, a hub.Address) error {
 	return s.write(ctx, func(t *tx) error {
-		n, err := t.exec(`UPDATE address SET description = ?, card = ?, access = ?, lease_ms = ?, max_redeliveries = ?, dedupe = ?, on_unknown = ?
+		n, err := t.exec(`UPDATE address SET description = ?, card = ?, access = ?, lease_ms = ?, max_redeliveries = ?, dedupe = ?, on_unknown = ?, relay_paths = ?
 			WHERE id = ? AND deleted_at IS NULL`,
 			a.Description, a.Card, int(a.Access), a.Lease.Milliseconds(),
-			a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, a.ID)
+			a.MaxRedeliveries, a.DedupeMessageID, a.OnUnknown, optional(hub.EncodeList(a.RelayPaths)), a.ID)
 		if err == nil && n == 0 {
 			return hub.Errorf(hub.NotFound, "there is no such address")
 		}

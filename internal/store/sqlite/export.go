@@ -49,7 +49,7 @@ type exported struct {
 func exports() []exported {
 	return []exported{
 		{name: "address", key: "n", query: `SELECT n, id, handle, kind, description, card, access, lease_ms, max_redeliveries,
-			dedupe <> 0 AS dedupe__bool, on_unknown, created_at, deleted_at FROM address`},
+			dedupe <> 0 AS dedupe__bool, on_unknown, created_at, deleted_at, relay_paths FROM address`},
 		{name: "token", key: "address", groups: true, query: `SELECT id, address, name, role, hash, created_at, expires_at, revoked_at FROM token`},
 		{name: "endpoint", key: "address", query: `SELECT address, delivery, url, auth, header, private <> 0 AS private__bool, sealed FROM endpoint`},
 		{name: "secret", key: "rowid", query: `SELECT name, sealed FROM secret`},

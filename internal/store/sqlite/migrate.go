@@ -23,7 +23,7 @@ var migrations embed.FS
 
 // schemaVersion is the newest schema that this binary knows. A database may be
 // newer, as long as its oldest_binary is not: migrations expand first.
-const schemaVersion = 5
+const schemaVersion = 6
 
 // migrate brings the database at path to this binary's schema, or refuses one
 // that is not Holdfast's or that a much newer Holdfast has changed.

@@ -47,7 +47,7 @@ func (b *bed) address(handle string, change ...func(*hub.Address)) string {
 	b.Helper()
 	a := hub.Address{
 		ID: newID(), Handle: handle, Kind: hub.KindAgent, Access: hub.Open,
-		MaxRedeliveries: -1, OnUnknown: "resend", CreatedAt: b.clock.Now(),
+		MaxRedeliveries: -1, OnUnknown: "resend", CreatedAt: b.clock.Now(), RelayPaths: []string{"/hooks/"},
 	}
 	for _, f := range change {
 		f(&a)

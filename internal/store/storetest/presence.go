@@ -11,7 +11,7 @@ import (
 
 func presenceTests(run runner) {
 	at := func(address, name string, since time.Time) hub.Instance {
-		return hub.Instance{Address: address, Name: name, Slots: 4, Since: since, URL: "https://a.example"}
+		return hub.Instance{Address: address, Name: name, Slots: 4, Since: since, URL: "https://a.example", Relay: []string{"/hooks/", "/ci"}}
 	}
 	names := func(list []hub.Instance) (s []string) {
 		for _, i := range list {

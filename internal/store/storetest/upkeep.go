@@ -164,7 +164,8 @@ func directoryTests(run runner) {
 		return hub.Address{
 			ID: newID(), Handle: "zoe", Kind: hub.KindPerson, Description: "Zoë \x00 🍸", Card: []byte(`{"name":"Zoë"}`),
 			Access: hub.Approved, Lease: 90 * time.Second, MaxRedeliveries: 0, DedupeMessageID: true, OnUnknown: "fail",
-			CreatedAt: b.clock.Now(),
+			RelayPaths: []string{"/hooks/", "/a\"b\\ \x00 🍸"},
+			CreatedAt:  b.clock.Now(),
 		}
 	}
 	run("an address is found by handle and by id, as it was made", func(b *bed) {
@@ -221,6 +222,7 @@ func directoryTests(run runner) {
 		change := hub.Address{
 			ID: a.ID, Handle: "other", Kind: hub.KindAgent, Description: "new", Access: hub.Open,
 			Lease: time.Minute, MaxRedeliveries: -1, OnUnknown: "resend", CreatedAt: b.clock.Now(),
+			RelayPaths: []string{"/"},
 		}
 		b.ok(b.s.UpdateAddress(b.ctx, change))
 		change.Handle, change.Kind, change.CreatedAt = a.Handle, a.Kind, a.CreatedAt
@@ -229,6 +231,11 @@ func directoryTests(run runner) {
 		b.is("address", got, &change)
 		_, err = b.s.Address(b.ctx, "other")
 		b.kind("the other handle", err, hub.NotFound)
+		change.RelayPaths = nil
+		b.ok(b.s.UpdateAddress(b.ctx, change))
+		got, err = b.s.Address(b.ctx, "zoe")
+		b.ok(err)
+		b.is("address that relays nothing", got, &change)
 	})
 	run("an update counts from the next lost delivery on", func(b *bed) {
 		t := b.held()

@@ -1,9 +1,19 @@
-package tunnelconn
+// Package relaypath says which paths of an agent's local server an outside service may
+// reach. Whoever owns the address allows some, and so does each tunnel; both judge by the
+// same rules.
+package relaypath
 
 import (
 	"errors"
 	"fmt"
 	"strings"
+)
+
+const (
+	// MaxPrefixes bounds how many prefixes are allowed at once.
+	MaxPrefixes = 32
+	// MaxPrefix bounds the length of each, in bytes.
+	MaxPrefix = 200
 )
 
 // CheckPrefix reports what is wrong with a prefix of paths that is to be open to outside
@@ -14,7 +24,7 @@ func CheckPrefix(prefix string) error {
 		return fmt.Errorf("%.80q does not begin with /: give the beginning of a path, such as /hooks/", prefix)
 	case len(prefix) > MaxPrefix:
 		return fmt.Errorf("%.80q… has more than %d characters", prefix, MaxPrefix)
-	case !plainPath(prefix):
+	case !Plain(prefix):
 		return fmt.Errorf("%.80q is no plain path: write it as the local server sees it, without escapes, empty segments and dot segments", prefix)
 	}
 	return nil
@@ -22,8 +32,8 @@ func CheckPrefix(prefix string) error {
 
 // CheckPrefixes is CheckPrefix for a list of them.
 func CheckPrefixes(prefixes []string) error {
-	if len(prefixes) > MaxRelays {
-		return fmt.Errorf("there are more than %d of them", MaxRelays)
+	if len(prefixes) > MaxPrefixes {
+		return fmt.Errorf("there are more than %d of them", MaxPrefixes)
 	}
 	errs := make([]error, 0, len(prefixes))
 	for _, p := range prefixes {
@@ -39,7 +49,7 @@ func CheckPrefixes(prefixes []string) error {
 // semicolons, so a path that has any of those is never allowed: what remains means the
 // same to all of them.
 func Allowed(path string, prefixes []string) bool {
-	if !plainPath(path) {
+	if !Plain(path) {
 		return false
 	}
 	for _, p := range prefixes {
@@ -51,8 +61,8 @@ func Allowed(path string, prefixes []string) bool {
 	return false
 }
 
-// plainPath reports whether a decoded path can be read in one way only.
-func plainPath(path string) bool {
+// Plain reports whether a decoded path can be read in one way only: see Allowed.
+func Plain(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
 	}

@@ -1,4 +1,4 @@
-package tunnelconn_test
+package relaypath_test
 
 import (
 	"net/url"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hub/holdfast/internal/tunnelconn"
+	"github.com/holdfast-hub/holdfast/internal/relaypath"
 )
 
 func TestAllowed(t *testing.T) {
@@ -20,25 +20,25 @@ func TestAllowed(t *testing.T) {
 		"/hooks/a\x00": false, "/hooks/a b": false, "/hooks/ä": false, "/hooks/a?b": false, "/hooks/a#b": false, "/hooks/a\r\nb": false,
 		"/HOOKS/a": false,
 	} {
-		if got := tunnelconn.Allowed(p, prefixes); got != want {
+		if got := relaypath.Allowed(p, prefixes); got != want {
 			t.Errorf("%q: %v", p, got)
 		}
 	}
-	if tunnelconn.Allowed("/a", nil) {
+	if relaypath.Allowed("/a", nil) {
 		t.Error("without prefixes something is allowed")
 	}
 }
 
 func TestCheckPrefixes(t *testing.T) {
-	if err := tunnelconn.CheckPrefixes([]string{"/", "/hooks/", "/a/b"}); err != nil {
+	if err := relaypath.CheckPrefixes([]string{"/", "/hooks/", "/a/b"}); err != nil {
 		t.Error(err)
 	}
 	for _, p := range []string{"", "hooks", "/a//b", "/a/../b", "/a%2fb", "/" + strings.Repeat("a", 200)} {
-		if tunnelconn.CheckPrefixes([]string{p}) == nil {
+		if relaypath.CheckPrefixes([]string{p}) == nil {
 			t.Errorf("%q was taken", p)
 		}
 	}
-	if tunnelconn.CheckPrefixes(make([]string, 33)) == nil {
+	if relaypath.CheckPrefixes(make([]string, 33)) == nil {
 		t.Error("33 of them were taken")
 	}
 }
@@ -50,7 +50,7 @@ func FuzzAllowed(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		u, err := url.Parse(raw)
-		if err != nil || !tunnelconn.Allowed(u.Path, []string{"/hooks/"}) {
+		if err != nil || !relaypath.Allowed(u.Path, []string{"/hooks/"}) {
 			return
 		}
 		read := u.Path

@@ -57,6 +57,7 @@ type App struct {
 	calls         *egress.Guard        // the way out for deliveries, which take longer
 	remote        *remotea2a.Deliverer // nil without endpoints
 	dispatcher    *delivery.Dispatcher // nil without endpoints
+	replicas      *egress.Guard        // the way to the other replicas; nil if there are none
 	tunnels       *tunnel.Host         // nil if none are taken
 
 	engine   *engine.Engine

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,7 +32,7 @@ const (
 // through what connects to it.
 func (a *App) openDelivery() {
 	opt := delivery.Options{
-		Store: a.store, Deliverers: a.deliverers(), Shared: a.cfg.DatabaseURL != "",
+		Store: a.store, Deliverers: a.deliverers(), Shared: a.cfg.DatabaseURL != "", URL: strings.TrimRight(a.cfg.AdvertiseURL, "/"),
 		Slots: a.cfg.WebhookSlots, Lease: a.cfg.Lease, Log: a.log, Observe: a.metrics.delivered,
 		Room: hub.NewRoom(max(callRoomBytes, 5*a.cfg.TaskBytes, 5*a.cfg.MaxBody)),
 	}
@@ -105,6 +106,9 @@ func (a *App) closeDelivery() {
 	a.dispatcher.Stop(ctx)
 	if a.calls != nil {
 		a.calls.Close()
+	}
+	if a.replicas != nil {
+		a.replicas.Close()
 	}
 }
 

@@ -84,6 +84,8 @@ type Config struct {
 	WebhookSlots int
 	// WebhookTimeout is how long a webhook may take to answer.
 	WebhookTimeout time.Duration
+	// AdvertiseURL is where the other replicas reach this one; empty if they do not.
+	AdvertiseURL string
 	// Tunnels is how many tunnels of agents may be open at once; 0 for none.
 	Tunnels int
 	// EgressAllowLocal are the ports and ranges of ports on loopback that the hub may
@@ -143,7 +145,7 @@ const MinRetain = 24 * time.Hour
 // Validate reports every setting that cannot work, in words that say what to do.
 func (c *Config) Validate() error {
 	return errors.Join(
-		c.checkListen(), c.checkPublicURL(), c.checkTLS(), c.checkCORS(), c.checkAnonymous(), c.checkMasterKey(), c.checkDatabase(),
+		c.checkListen(), c.checkPublicURL(), c.checkTLS(), c.checkCORS(), c.checkAnonymous(), c.checkMasterKey(), c.checkDatabase(), c.checkAdvertiseURL(),
 		oneOf("log-format", c.LogFormat, "text", "json"),
 		notEmpty("data", c.Data),
 		between("blocking-limit", c.BlockingLimit, time.Second, 24*time.Hour),
@@ -203,6 +205,20 @@ func (c *Config) checkPublicURL() error {
 	u, err := url.Parse(c.PublicURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("--public-url has to be how callers reach the hub, such as https://hub.example.com or https://example.com/hub, without user, query or fragment")
+	}
+	return nil
+}
+
+func (c *Config) checkAdvertiseURL() error {
+	if c.AdvertiseURL == "" {
+		return nil
+	}
+	if c.DatabaseURL == "" {
+		return errors.New("--advertise-url is where other replicas reach this one, and there are none without --database-url: leave it out")
+	}
+	u, err := url.Parse(c.AdvertiseURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("--advertise-url has to be where the other replicas reach this one, such as http://10.0.0.7:7420, without user, query or fragment")
 	}
 	return nil
 }

@@ -73,6 +73,7 @@ func (c *Config) Settings() []Setting {
 		{Name: "webhook-slots", Value: number(&c.WebhookSlots), Doc: "tasks of one address that are delivered to its webhook at once"},
 		{Name: "webhook-timeout", Value: duration(&c.WebhookTimeout), Doc: "how long a webhook may take to answer; one that takes longer answers at once that it works, and reports later"},
 		{Name: "tunnels", Value: number(&c.Tunnels), Doc: "tunnels of agents that may be open at once; 0 takes none"},
+		{Name: "advertise-url", Value: text(&c.AdvertiseURL), Doc: "where the other replicas reach this one, such as http://10.0.0.7:7420, so that any of them relays to an agent whose tunnel is open here"},
 		{Name: "egress-allow-local", Value: text(&c.EgressAllowLocal), Doc: "ports and ranges of ports on this machine's loopback that the hub may call, such as 8080,9000-9010, for local use; anybody who may send a task can have them called"},
 		{Name: "egress-allow-private", Value: text(&c.EgressAllowPrivate), Doc: "hosts, addresses and networks in private networks that the hub may call, such as hooks.internal,10.9.0.0/16; anybody who may send a task can have them called"},
 		{Name: "shutdown-timeout", Value: duration(&c.ShutdownTimeout), Doc: "how long open requests may take to end when the hub stops"},

@@ -52,9 +52,15 @@ func (d *Dispatcher) hasIt(f *flight) bool {
 	return f.canceler() != nil && f.soFar().RemoteTask != ""
 }
 
-// cutOff reports whether a delivery was lost because this hub stops.
+// cutOff reports whether a delivery was lost because this hub stops, or has ended the
+// connection of an instance that went to another replica.
 func (d *Dispatcher) cutOff(f *flight) bool {
-	return d.sending.Err() != nil || f.r.instance != "" && d.open.Err() != nil
+	if d.sending.Err() != nil || f.r.instance != "" && d.open.Err() != nil {
+		return true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return f.r.moved
 }
 
 // conclude notes what became of a dispatch.

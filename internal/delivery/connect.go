@@ -28,6 +28,11 @@ type Connection struct {
 	Deliverer Deliverer
 	// Endpoint is what Deliverer gets as Delivery.Endpoint; its Kind is TunnelDelivery.
 	Endpoint hub.Endpoint
+	// Relay are the prefixes of the paths that outside services may reach through it.
+	Relay []string
+	// Replaced is called once the instance has connected to another replica of the hub: to
+	// end this connection. nil is for one that cannot be ended.
+	Replaced func()
 }
 
 // link is a connection of an instance while it lasts.
@@ -73,7 +78,7 @@ func (d *Dispatcher) enter(ctx context.Context, l *link) error {
 // announce tells the other replicas of a connection.
 func (d *Dispatcher) announce(ctx context.Context, l *link) error {
 	return d.opt.Store.Connect(ctx, hub.Instance{
-		Address: l.Address, Name: l.Instance, Slots: l.Slots, Since: l.since, URL: d.opt.URL,
+		Address: l.Address, Name: l.Instance, Slots: l.Slots, Since: l.since, URL: d.opt.URL, Relay: l.Relay,
 	})
 }
 

@@ -127,6 +127,9 @@ func (d *Dispatcher) Start(e *engine.Engine) {
 	d.readLater()
 	d.running.Go(d.loop)
 	d.running.Go(d.cancelLoop)
+	if d.opt.Shared {
+		d.running.Go(d.movedLoop)
+	}
 }
 
 // Drain ends the looking for tasks. Deliveries under way go on.

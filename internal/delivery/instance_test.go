@@ -376,6 +376,46 @@ func TestAnAnswerIsLeftToTheReplicaThatHasItsInstance(t *testing.T) {
 	}
 }
 
+// An instance that connects elsewhere leaves here: what it was at is given back at once, and
+// counts as nobody's failure.
+func TestAnInstanceThatMovesToAnotherReplicaLeavesThisOne(t *testing.T) {
+	here, other := replicas(t)
+	b := openOn(t, here, deliverer(none), func(o *delivery.Options) { o.Shared, o.Comeback = true, time.Hour })
+	b.address("dev")
+	b.d.Start(b.engine)
+	begun, replaced := make(chan string, 1), make(chan struct{})
+	leave, err := b.d.Connect(delivery.Connection{
+		Address: "dev", Instance: "one", Slots: 1, Endpoint: hub.Endpoint{Kind: hub.TunnelDelivery}, Replaced: func() { close(replaced) },
+		Deliverer: deliverer(func(_ context.Context, x delivery.Delivery) delivery.Outcome {
+			begun <- x.Task.ID
+			<-replaced
+			return delivery.Outcome{Kind: delivery.Lost, Reason: "the connection is gone"}
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := b.send("dev", 1)
+	within(b, "the delivery", begun)
+	if err := other.Connect(t.Context(), hub.Instance{Address: "dev", Name: "one", Slots: 1, Since: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	within(b, "the end of the connection here", replaced)
+	b.becomes("the task waits again", func() bool { return b.released()[task.ID] == 1 })
+	leave()
+	if _, ok := b.d.Standing("dev"); ok {
+		t.Error("it delivers to the address still")
+	}
+	list, err := here.Instances(t.Context(), "dev")
+	if err != nil || len(list) != 1 || list[0].Name != "one" {
+		t.Errorf("connected is %v, error %v", list, err)
+	}
+	defer b.connect("dev", "two", 1, deliverer(well))()
+	if got := b.settled(task); got.State != hub.Completed || got.Failures != 0 {
+		t.Errorf("the task is %+v", got)
+	}
+}
+
 func TestOnlyWhatIsOwnedIsDelivered(t *testing.T) {
 	here, other := replicas(t)
 	called := make(chan string, 10)

@@ -60,6 +60,9 @@ func (d *Dispatcher) renew(l *link) error {
 	if !lasts {
 		return nil
 	}
+	if moved, err := d.drop([]*link{l}); moved > 0 || err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(d.open, presenceLimit)
 	defer cancel()
 	return d.announce(ctx, l)

@@ -34,6 +34,7 @@ type route struct {
 	link   *link
 	forget *time.Timer // ends the wait for one that is away
 	gone   bool        // for good
+	moved  bool        // gone because the instance is connected to another replica
 
 	watch *watch // the one poll of the route; nil if there is none
 	busy  int    // deliveries under way

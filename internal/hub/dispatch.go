@@ -167,6 +167,9 @@ type Presence interface {
 	// Disconnect notes that an instance is gone, unless it is connected to another replica
 	// by now. That there is none is no error.
 	Disconnect(ctx context.Context, address, name string) error
+	// Moved gives those of these instances that are connected to another replica that is
+	// alive, with its Replica; of these only Address and Name count.
+	Moved(ctx context.Context, of []Instance) ([]Instance, error)
 	// Instances lists the connected instances of an address, or of all if it is empty,
 	// oldest first, by name where they are of the same millisecond.
 	Instances(ctx context.Context, address string) ([]Instance, error)

@@ -37,6 +37,7 @@ type bed struct {
 	joined, left chan delivery.Connection
 
 	mu      sync.Mutex
+	relays  map[string][]string // by handle, of the tunnels that are open here
 	opens   map[string][]string // the relay paths of the addresses that there are
 	revoked map[string]context.CancelCauseFunc
 }
@@ -55,12 +56,16 @@ func newBed(t testing.TB, change ...func(*tunnel.Options)) *bed {
 	t.Helper()
 	b := &bed{
 		t: t, joined: make(chan delivery.Connection, 2000), left: make(chan delivery.Connection, 2000),
-		revoked: make(map[string]context.CancelCauseFunc), opens: map[string][]string{"dev": {"/"}, "shy": {"/"}, "cmd": {"/"}},
+		relays: make(map[string][]string), revoked: make(map[string]context.CancelCauseFunc), opens: map[string][]string{"dev": {"/"}, "shy": {"/"}, "cmd": {"/"}},
 	}
 	opt := tunnel.Options{
 		Connect: func(c delivery.Connection) (func(), error) {
+			b.note(c.Address, c.Relay)
 			b.joined <- c
-			return func() { b.left <- c }, nil
+			return func() {
+				b.note(c.Address, nil)
+				b.left <- c
+			}, nil
 		},
 		Deliverer: func(rt http.RoundTripper) delivery.Deliverer { return through{rt} },
 		Who: func(ctx context.Context) (hub.Principal, error) {
@@ -97,6 +102,13 @@ func (b *bed) address(_ context.Context, handle string) (*hub.Address, error) {
 		return nil, hub.ErrNotPermitted()
 	}
 	return &hub.Address{ID: "id-" + handle, Handle: handle, RelayPaths: paths}, nil
+}
+
+// note keeps what the tunnel of an address opens.
+func (b *bed) note(address string, relay []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.relays[address] = relay
 }
 
 // opened sets the relay paths of an address.

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hub/holdfast/internal/egress"
 	"github.com/holdfast-hub/holdfast/internal/httpx"
 	"github.com/holdfast-hub/holdfast/internal/hub"
 	"github.com/holdfast-hub/holdfast/internal/relaypath"
@@ -36,35 +38,43 @@ func (h *Host) Relay() http.Handler { return http.HandlerFunc(h.relay) }
 func (h *Host) relay(w http.ResponseWriter, r *http.Request) {
 	a, path, err := h.target(r)
 	if err != nil {
-		httpx.WriteError(w, httpx.Public(r.Context(), h.opt.Log, err))
+		h.refuse(w, r, err)
 		return
 	}
-	handle := a.Handle
-	l, connected := h.pick(a, path)
-	switch {
-	case l == nil && connected:
-		httpx.WriteError(w, errNothing())
-		return
-	case l == nil:
-		w.Header().Set("Retry-After", "5")
-		httpx.WriteError(w, hub.Errorf(hub.Unavailable, "the agent is not connected just now; try again shortly"))
+	to, err := h.way(r, a, path)
+	if err != nil {
+		h.refuse(w, r, err)
 		return
 	}
 	if r.ContentLength > h.opt.MaxBody {
-		httpx.WriteError(w, hub.Errorf(hub.TooLarge, "the body has more than %d bytes, which is the most that is relayed", h.opt.MaxBody))
+		h.refuse(w, r, errTooLarge(h.opt.MaxBody))
 		return
 	}
-	if !h.begin(handle) {
-		w.Header().Set("Retry-After", "1")
-		httpx.WriteError(w, hub.Errorf(hub.RateLimited, "too many requests to this agent are under way; try again in a moment"))
+	if !h.begin(a.Handle) {
+		h.refuse(w, r, hub.Errorf(hub.RateLimited, "too many requests to this agent are under way; try again in a moment"))
 		return
 	}
-	defer h.end(handle)
+	defer h.end(a.Handle)
 	ctx, cancel := context.WithTimeout(r.Context(), relayTime)
 	defer cancel()
 	_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 always is
 	r.Body = http.MaxBytesReader(w, r.Body, h.opt.MaxBody)
-	h.proxy(l, path).ServeHTTP(&parts{w, httpx.StartStream(w, r)}, r.WithContext(ctx))
+	h.proxy(to).ServeHTTP(&parts{w, httpx.StartStream(w, r)}, r.WithContext(ctx))
+}
+
+func (h *Host) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	httpx.WriteError(w, httpx.Public(r.Context(), h.opt.Log, err))
+}
+
+func errTooLarge(most int64) *hub.Error {
+	return hub.Errorf(hub.TooLarge, "the body has more than %d bytes, which is the most that is relayed", most)
+}
+
+// errAbsent says that an agent that an outside service may reach is not there.
+func errAbsent(words string) *hub.Error {
+	e := hub.Errorf(hub.Unavailable, "%s", words)
+	e.RetryAfter = away
+	return e
 }
 
 // target gives the address that a request is for, and the path of its local server, if
@@ -107,30 +117,86 @@ func (h *Host) end(handle string) {
 	}
 }
 
-// proxy hands a request on through l.
-func (h *Host) proxy(l *link, path string) *httputil.ReverseProxy {
+// way is how a request gets to a local server: through a tunnel, or by way of the replica
+// that has one.
+type way struct {
+	http.RoundTripper
+	handle string
+	url    *url.URL
+	host   string // the request's, for its receiver; that of url if empty
+	proof  string // for another replica; empty for a tunnel
+}
+
+// way finds the way of a request to a path of an address, which opens it. The error is
+// NotFound if no tunnel opens it, Unavailable if there is no tunnel or none in reach.
+func (h *Host) way(r *http.Request, a *hub.Address, path string) (*way, error) {
+	l, connected := h.pick(a, path)
+	if l != nil {
+		u := &url.URL{Scheme: "http", Host: "relay.tunnel", Path: path, RawQuery: r.URL.RawQuery}
+		return &way{RoundTripper: l, handle: a.Handle, url: u, host: h.host(r, a.Handle)}, nil
+	}
+	if peers := h.opt.Peers; peers != nil && r.Header.Get(passedOn) == "" {
+		base, err := peers.elsewhere(r.Context(), a, path)
+		if err != nil {
+			return nil, err
+		}
+		if base != nil {
+			proof, err := peers.seal(r.Host, a.Handle)
+			u := &url.URL{
+				Scheme: base.Scheme, Host: base.Host, RawQuery: r.URL.RawQuery,
+				Path: strings.TrimRight(base.Path, "/") + RelayPath + a.Handle + path,
+			}
+			return &way{RoundTripper: peers.Transport, handle: a.Handle, url: u, proof: proof}, err
+		}
+	}
+	if connected {
+		return nil, errNothing()
+	}
+	return nil, errAbsent("the agent is not connected just now; try again shortly")
+}
+
+// proxy hands a request on.
+func (h *Host) proxy(to *way) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport: l, FlushInterval: -1,
+		Transport: to, FlushInterval: -1,
 		ErrorLog: slog.NewLogLogger(h.opt.Log.Handler(), slog.LevelDebug),
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL = &url.URL{Scheme: "http", Host: "relay.tunnel", Path: path, RawQuery: p.In.URL.RawQuery}
-			p.Out.Host = p.In.Host
+			p.Out.URL, p.Out.Host = to.url, to.host
 			h.strip(p)
-			p.Out.Header.Set(tunnelconn.Relayed, "true")
+			if to.proof != "" {
+				p.Out.Header.Set(passedOn, to.proof)
+			} else {
+				p.Out.Header.Set(tunnelconn.Relayed, "true")
+			}
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			for _, name := range ownHeaders {
 				resp.Header.Del(name)
 			}
+			if to.proof != "" { // the other replica has said it already
+				for _, name := range sharedHeaders {
+					resp.Header.Del(name)
+				}
+			}
 			resp.Header.Set("Content-Security-Policy", relayPolicy)
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			h.opt.Log.InfoContext(r.Context(), "a request could not be relayed", "address", l.handle, "error", err)
-			w.Header().Set("Retry-After", "5")
-			httpx.WriteError(w, hub.Errorf(hub.Unavailable, "the agent cannot be reached just now; try again shortly"))
+			h.opt.Log.InfoContext(r.Context(), "a request could not be relayed", "address", to.handle, "error", err)
+			h.refuse(w, r, relayError(err, h.opt.MaxBody))
 		},
 	}
+}
+
+// relayError says why a request did not reach the local server, or got no answer.
+func relayError(err error, most int64) *hub.Error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return errTooLarge(most)
+	}
+	if e, ok := errors.AsType[*egress.Error](err); ok && e.Reason == egress.BadRequest {
+		return hub.Errorf(hub.Invalid, "the request has a header that cannot be passed on; send each once, without control characters")
+	}
+	return errAbsent("the agent cannot be reached just now; try again shortly")
 }
 
 // ownHeaders are those of answers that are the hub's alone to send, since they count for
@@ -141,10 +207,16 @@ var ownHeaders = [...]string{
 	"Access-Control-Allow-Credentials",
 }
 
+// sharedHeaders are those that this replica has set in the same way as the one that has
+// answered.
+var sharedHeaders = [...]string{
+	"Vary", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Content-Security-Policy",
+}
+
 // strip takes away what is meant for the hub: its cookies, and a credential that counts
 // here. A credential of the outside service's own goes through.
 func (h *Host) strip(p *httputil.ProxyRequest) {
-	for _, name := range []string{"Cookie", "Upgrade", "Connection", tunnelconn.Relayed, tunnelconn.Unsent} {
+	for _, name := range []string{"Cookie", "Upgrade", "Connection", tunnelconn.Relayed, tunnelconn.Unsent, passedOn} {
 		p.Out.Header.Del(name)
 	}
 	who, err := h.opt.Who(p.In.Context())

@@ -47,6 +47,8 @@ type Options struct {
 	// Address finds a living address by its handle: for relayed requests. Others than
 	// NotFound and NotPermitted are the hub's own trouble.
 	Address func(ctx context.Context, handle string) (*hub.Address, error)
+	// Peers are the other replicas of the hub; nil if there are none.
+	Peers *Peers
 	// PerAddress and InAll bound the open tunnels. Defaults: 64 and 10,000.
 	PerAddress, InAll int
 	// Ping and Patience are those of tunnelconn by default.
@@ -273,7 +275,8 @@ func (h *Host) serve(ctx context.Context, p hub.Principal, o offer, conn *tunnel
 	defer h.remove(l)
 	leave, err := h.opt.Connect(delivery.Connection{
 		Address: p.Address, Instance: o.instance, Slots: o.slots, Deliverer: h.opt.Deliverer(l),
-		Endpoint: hub.Endpoint{Kind: hub.TunnelDelivery, URL: o.target},
+		Endpoint: hub.Endpoint{Kind: hub.TunnelDelivery, URL: o.target}, Relay: o.relay,
+		Replaced: func() { conn.CloseWith(tunnelconn.Replaced, "another tunnel of this instance was opened") },
 	})
 	if err != nil {
 		why := httpx.Public(ctx, log, err)

@@ -133,6 +133,32 @@ func (s *Store) Disconnect(ctx context.Context, address, name string) error {
 	})
 }
 
+// Moved implements hub.Presence.
+func (s *Store) Moved(ctx context.Context, of []hub.Instance) (moved []hub.Instance, err error) {
+	ids := make([]string, len(of))
+	for i := range of {
+		ids[i] = of[i].Address
+	}
+	if _, err := s.parties.all(ctx, ids); err != nil {
+		return nil, storeError(ctx, err)
+	}
+	numbers, names := make([]int64, len(of)), make([][]byte, len(of))
+	for i := range of {
+		numbers[i], names[i] = s.parties.knownN(of[i].Address), []byte(of[i].Name)
+	}
+	err = s.read(ctx, func(c *conn) error {
+		return c.each(`SELECT m.at, i.replica FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY m(address, name, at)
+			JOIN instance i ON i.address = m.address AND i.name = m.name JOIN replica r ON r.n = i.replica
+			WHERE i.replica <> $3 AND `+isAlive, []any{numbers, names, s.replica}, func(r row) error {
+			i := of[r.int(0)-1]
+			i.Replica = strconv.FormatInt(r.int(1), 10)
+			moved = append(moved, i)
+			return nil
+		})
+	})
+	return moved, err
+}
+
 // Instances implements hub.Presence.
 func (s *Store) Instances(ctx context.Context, address string) (list []hub.Instance, err error) {
 	where, args := isAlive, []any{}

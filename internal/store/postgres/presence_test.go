@@ -201,6 +201,42 @@ func TestAnInstanceThatMovedIsNotTakenAwayByItsOldReplica(t *testing.T) {
 	}
 }
 
+func TestAReplicaLearnsWhichOfItsInstancesHaveMoved(t *testing.T) {
+	both := replicas(t, 2, Options{})
+	one, two := both[0], both[1]
+	x, y := address(t, one, "x"), address(t, one, "y")
+	mine := []hub.Instance{{Address: x, Name: "laptop"}, {Address: x, Name: "desk"}, {Address: y, Name: "laptop"}, {Address: "nobody's", Name: "laptop"}}
+	moved := func() (names []string) {
+		t.Helper()
+		list, err := one.Moved(t.Context(), mine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range list {
+			names = append(names, i.Address+"/"+i.Name+"@"+i.Replica)
+		}
+		return names
+	}
+	for _, i := range mine[:3] {
+		join(t, one, i.Address, i.Name)
+	}
+	if got := moved(); len(got) != 0 {
+		t.Errorf("%v have moved, want none", got)
+	}
+	join(t, two, x, "laptop")
+	if got, want := moved(), []string{x + "/" + at(two, "laptop")}; !slices.Equal(got, want) {
+		t.Errorf("%v have moved, want %v", got, want)
+	}
+	silence(t, two)
+	if got := moved(); len(got) != 0 {
+		t.Errorf("%v have moved to a dead replica", got)
+	}
+	join(t, one, x, "laptop")
+	if got, err := one.Moved(t.Context(), nil); err != nil || len(got) != 0 {
+		t.Error(got, err)
+	}
+}
+
 func TestAReplicaThatWasForgottenConnectsAndOwnsAgain(t *testing.T) {
 	s := replicas(t, 1, Options{})[0]
 	x := address(t, s, "x")

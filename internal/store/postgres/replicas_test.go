@@ -223,6 +223,11 @@ func (s *spread) Disconnect(ctx context.Context, address, name string) error {
 	}
 	return nil
 }
+
+// Moved is of the one replica that asks.
+func (s *spread) Moved(ctx context.Context, of []hub.Instance) ([]hub.Instance, error) {
+	return s.replicas[0].Moved(ctx, of)
+}
 func (s *spread) Instances(ctx context.Context, address string) ([]hub.Instance, error) {
 	return s.next().Instances(ctx, address)
 }

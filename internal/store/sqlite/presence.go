@@ -68,6 +68,11 @@ func (s *Store) Disconnect(ctx context.Context, address, name string) error {
 	return nil
 }
 
+// Moved implements hub.Presence: there is no other replica.
+func (s *Store) Moved(ctx context.Context, _ []hub.Instance) ([]hub.Instance, error) {
+	return nil, s.present(ctx)
+}
+
 // Instances implements hub.Presence.
 func (s *Store) Instances(ctx context.Context, address string) (list []hub.Instance, err error) {
 	if err := s.present(ctx); err != nil {

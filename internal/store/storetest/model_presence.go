@@ -50,6 +50,16 @@ func (m *model) Disconnect(ctx context.Context, address, name string) error {
 	return nil
 }
 
+// Moved implements hub.Presence.
+func (m *model) Moved(ctx context.Context, _ []hub.Instance) ([]hub.Instance, error) {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	unlock()
+	return nil, nil
+}
+
 // Instances implements hub.Presence.
 func (m *model) Instances(ctx context.Context, address string) (out []hub.Instance, err error) {
 	unlock, err := m.lock(ctx)

@@ -78,15 +78,25 @@ func local(t *testing.T) string {
 // through reports whether a request of an outside service reaches the local server.
 func through(t *testing.T, hub string) bool {
 	t.Helper()
+	status, body := outside(t, hub)
+	return status == http.StatusOK && body == "hello from /hooks/a"
+}
+
+// outside makes a request of an outside service; the status is 0 if it fails.
+func outside(t *testing.T, hub string) (status int, said string) {
+	t.Helper()
 	r, err := http.NewRequestWithContext(within(t, soon), http.MethodGet, hub+"/t/dev/hooks/a", nil)
 	must(t, err)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return false
+		return 0, ""
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	return err == nil && resp.StatusCode == http.StatusOK && string(body) == "hello from /hooks/a"
+	if err != nil {
+		return 0, ""
+	}
+	return resp.StatusCode, string(body)
 }
 
 // A tunnel comes back by itself after the hub was killed, and after it was stopped.

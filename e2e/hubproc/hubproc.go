@@ -69,6 +69,8 @@ type Options struct {
 	Command []string
 	// Env is added to the environment.
 	Env []string
+	// Advertise tells other replicas where this one is.
+	Advertise bool
 }
 
 // Hub is a hub's process. It is killed when its test ends.
@@ -150,6 +152,9 @@ func (h *Hub) Launch() {
 	h.t.Helper()
 	args := append([]string{}, h.opt.Command[1:]...)
 	args = append(append(args, "--listen", h.Addr, "--data", h.Dir), h.opt.Args...)
+	if h.opt.Advertise {
+		args = append(args, "--advertise-url", "http://"+h.Addr)
+	}
 	cmd := exec.Command(h.opt.Command[0], args...)
 	cmd.Env = append(append(os.Environ(), "HOLDFAST_ADMIN_TOKEN="+AdminToken), h.opt.Env...)
 	cmd.Stdout, cmd.Stderr = h.log, h.log

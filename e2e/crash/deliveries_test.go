@@ -343,7 +343,7 @@ func (f *fleet) compare() {
 			}
 			if list := d.problems(); len(list) > 0 && bad < 10 {
 				bad++
-				f.problem("task %s to @%s: %s\nsends %+v\nattempts %s", id, a.handle, strings.Join(list, "; "), d.sends, told(d.attempts))
+				f.problem("task %s to @%s: %s\nsends %+v\nattempts %s", id, a.handle, strings.Join(list, "; "), d.sends, tries(d.attempts))
 			}
 			delete(saw, id)
 		}
@@ -355,8 +355,8 @@ func (f *fleet) compare() {
 		total(f.done), counted(f.done), f.seed, len(acked), counted(states), len(f.untouched), sends, sent, f.ledger.summary())
 }
 
-// told is a list of attempts to be read.
-func told(list []attempt) string {
+// tries is a list of attempts to be read.
+func tries(list []attempt) string {
 	b, err := json.Marshal(list)
 	if err != nil {
 		return err.Error()

@@ -137,8 +137,12 @@ func (e *Error) temporary() bool {
 
 // untouched reports whether the hub says that nothing of the request happened.
 func (e *Error) untouched() bool {
-	return e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable
+	return e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable && e.Code != codeDoubtful
 }
+
+// codeDoubtful is of what may have happened or not, since the hub lost its database while
+// it was being kept.
+const codeDoubtful = "outcome_unknown"
 
 // temporary reports whether repeating what ended with err may help.
 func temporary(err error) bool {

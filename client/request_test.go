@@ -67,12 +67,14 @@ func TestSendRepeatsTheSameRequestUntilItWorks(t *testing.T) {
 func TestWhatIsNotSafeIsNotRepeated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status, want int
+		body         string
 	}{
-		"refused":           {http.StatusBadRequest, 1},
-		"unknown outcome":   {http.StatusBadGateway, 1},
-		"nothing happened":  {http.StatusServiceUnavailable, 4},
-		"come back later":   {http.StatusTooManyRequests, 4},
-		"connection broken": {0, 1},
+		"refused":           {http.StatusBadRequest, 1, ""},
+		"unknown outcome":   {http.StatusBadGateway, 1, ""},
+		"nothing happened":  {http.StatusServiceUnavailable, 4, `{"error":{"code":"unavailable","message":"x"}}`},
+		"said to be unsure": {http.StatusServiceUnavailable, 1, `{"error":{"code":"outcome_unknown","message":"x"}}`},
+		"come back later":   {http.StatusTooManyRequests, 4, ""},
+		"connection broken": {0, 1, ""},
 	} {
 		var tries atomic.Int32
 		c := against(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -81,6 +83,7 @@ func TestWhatIsNotSafeIsNotRepeated(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}
 			w.WriteHeader(tt.status)
+			fmt.Fprint(w, tt.body)
 		})
 		if _, err := c.CreateAgent(t.Context(), AgentRequest{Handle: "x"}); err == nil {
 			t.Errorf("%s: no error", name)

@@ -71,11 +71,11 @@ func ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.As(cause, &e) {
 		return e
 	}
-	kind := hub.Unavailable
+	const message = "the request was given up before it was done; ask for the task's state, or send it again with the same Idempotency-Key"
 	if errors.Is(context.Cause(ctx), context.Canceled) {
-		kind = hub.ClientGone
+		return hub.Errorf(hub.ClientGone, message)
 	}
-	return hub.Errorf(kind, "the request was given up before it was done; ask for the task's state, or send it again with the same Idempotency-Key")
+	return hub.Doubtful(nil, message)
 }
 
 // WriteError answers with an error in /v1's form. It is for errors that have no

@@ -103,6 +103,14 @@ func Wrap(k Kind, cause error, format string, args ...any) *Error {
 	return e
 }
 
+// Doubtful makes an Unavailable error with a code of its own, for what may have happened
+// or not. Clients take it that nothing has happened if they see the kind's usual code.
+func Doubtful(cause error, format string, args ...any) *Error {
+	e := Wrap(Unavailable, cause, format, args...)
+	e.Code = "outcome_unknown"
+	return e
+}
+
 // KindOf is the kind of err: Internal when it is no *Error.
 func KindOf(err error) Kind {
 	var e *Error

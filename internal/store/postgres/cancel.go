@@ -81,6 +81,7 @@ func (t *tx) lockSome(where, order string, limit int, args ...any) (list []*head
 		t.know(r).locked = true
 		return nil
 	})
+	t.readClock(false)
 	if err := t.flush(); err != nil {
 		return nil, err
 	}

@@ -53,13 +53,18 @@ func (t *tx) findSeen(ref hub.TaskRef, by hub.Viewer) (h *head, me int64, err er
 // view is the task as it is now, for an answer: without history and artifacts.
 func (t *tx) view(h *head) *hub.Task {
 	out := h.Task
+	loadStatus(t.conn, h, &out)
+	return &out
+}
+
+// loadStatus has the status message read into a task, unless it is known.
+func loadStatus(c *conn, h *head, into *hub.Task) {
 	if h.statusSeq > 0 && len(h.StatusMessage) == 0 {
-		t.later("SELECT body FROM event WHERE task = $1 AND seq = $2", []any{h.id, h.statusSeq}, func(r row) error {
-			out.StatusMessage = r.blob(0)
+		c.later("SELECT body FROM event WHERE task = $1 AND seq = $2", []any{h.id, h.statusSeq}, func(r row) error {
+			into.StatusMessage = r.blob(0)
 			return nil
 		})
 	}
-	return &out
 }
 
 // addEvent appends an event and counts it.

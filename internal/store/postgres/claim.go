@@ -121,6 +121,7 @@ func (t *tx) firstReady(callee int64) (*head, error) {
 	l := t.ready[callee]
 	if l == nil || (l.first() == nil && l.full) {
 		t.readReady(callee, 1, t.s.fromFront(callee, frontEvery))
+		t.readClock(false)
 		if err := t.flush(); err != nil {
 			return nil, err
 		}
@@ -129,6 +130,7 @@ func (t *tx) firstReady(callee int64) (*head, error) {
 	if l.first() == nil && !l.front && t.s.fromFront(callee, 0) {
 		began := time.Now()
 		t.readReady(callee, 1, true)
+		t.readClock(false)
 		if err := t.flush(); err != nil {
 			return nil, err
 		}
@@ -195,6 +197,7 @@ func (t *tx) take(h *head, c hub.ClaimSpec) (*hub.Task, error) {
 // whole is the task with all that is its, for its holder; it is complete once the
 // transaction is committed.
 func (t *tx) whole(h *head) *hub.Task {
+	asked := t.asked
 	out := t.view(h)
 	switch {
 	case h.Messages == 1 && h.first != nil:
@@ -207,6 +210,7 @@ func (t *tx) whole(h *head) *hub.Task {
 	fold := loadArtifacts(t.conn, h, out)
 	t.folds = append(t.folds, fold)
 	t.wholes = append(t.wholes, claimedWhole{h, out})
+	t.asked = asked // readWholes can ask again
 	return out
 }
 
@@ -225,6 +229,7 @@ func (s *Store) readWholes(ctx context.Context, claimed []claimedWhole) error {
 		var folds []func() error
 		for _, w := range claimed {
 			w.out.History = nil
+			loadStatus(c, w.h, w.out)
 			loadHistory(c, w.h, w.out, -1)
 			folds = append(folds, loadArtifacts(c, w.h, w.out))
 		}

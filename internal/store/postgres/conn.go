@@ -21,6 +21,10 @@ type conn struct {
 	batch *pgx.Batch
 	// rows are those that wait to be written together.
 	rows rows
+	// asked: something waits whose answer is wanted, since asked was set to false.
+	asked bool
+	// trips is how many round trips were made.
+	trips int
 }
 
 func newConn(ctx context.Context, c *pgx.Conn) *conn {
@@ -39,6 +43,7 @@ func (c *conn) queue(sql string, args ...any) { c.batch.Queue(sql, bind(args)...
 // later has a query sent with the next flush, which then calls f for each of its rows.
 func (c *conn) later(sql string, args []any, f func(r row) error) {
 	c.writeRows()
+	c.asked = true
 	c.batch.Queue(sql, bind(args)...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := f(rows.RawValues()); err != nil {
@@ -56,7 +61,8 @@ func (c *conn) flush() error {
 		return nil
 	}
 	b := c.batch
-	c.batch = &pgx.Batch{}
+	c.batch, c.asked = &pgx.Batch{}, false
+	c.trips++
 	return c.c.SendBatch(c.ctx, b).Close()
 }
 

@@ -53,7 +53,7 @@ func (s *Store) finish(ctx context.Context, list []dispatch, now time.Time) ([]h
 // aside has a query sent with the next flush, which then calls f for each of its rows. It
 // leaves the rows that wait to be written waiting, for it has nothing to do with them.
 func (t *tx) aside(sql string, args []any, f func(r row) error) {
-	t.wrote = true
+	t.wrote, t.asked = true, t.asked || f != nil
 	t.batch.Queue(sql, bind(args)...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := f(rows.RawValues()); err != nil {

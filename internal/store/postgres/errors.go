@@ -23,7 +23,7 @@ func unavailable(cause error) *hub.Error {
 
 // unknown is the answer when the connection was lost while a transaction was committed.
 func unknown(cause error) *hub.Error {
-	e := hub.Wrap(hub.Unavailable, cause, "the hub lost its database at this very moment, so this may have happened or not; try again, with the same idempotency key if there was one")
+	e := hub.Doubtful(cause, "the hub lost its database at this very moment, so this may have happened or not; try again, with the same idempotency key if there was one")
 	e.RetryAfter = time.Second
 	return e
 }
@@ -89,6 +89,13 @@ func broken(err error) bool {
 	// What is no answer of the server is one that did not come.
 	return errors.As(err, &netErr) || errors.As(err, &connect) || pgconn.SafeToRetry(err) || strings.Contains(err.Error(), "conn") ||
 		strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "closed pool")
+}
+
+// rejected reports whether the database has said no to a transaction, which then did not
+// take place. Any other error may have hidden a yes.
+func rejected(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (conflicted(err) || !broken(err))
 }
 
 // conflicted reports whether a transaction only met another one and may be run again.

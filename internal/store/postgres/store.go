@@ -67,6 +67,7 @@ type Store struct {
 	replica   int64       // replica.n
 	peers     atomic.Bool // there are other replicas
 	clock     atomic.Pointer[reading]
+	era       atomic.Int64 // see doubt.go; 0 if not known
 	// horizonPatience is that of the constant; shorter in tests.
 	horizonPatience time.Duration
 	changes         changes
@@ -182,9 +183,11 @@ func (s *Store) countPeers(ctx context.Context) error {
 	}
 	var peers bool
 	var now time.Time
+	var era int64
 	began := time.Now()
-	err := s.pool.QueryRow(ctx, "SELECT clock_timestamp(), EXISTS (SELECT 1 FROM replica WHERE n <> $1 AND seen_at > clock_timestamp() - "+replicaSilence+")", s.replica).Scan(&now, &peers)
+	err := s.pool.QueryRow(ctx, "SELECT clock_timestamp(), EXISTS (SELECT 1 FROM replica WHERE n <> $1 AND seen_at > clock_timestamp() - "+replicaSilence+"), coalesce("+eraSQL+", 0)", s.replica).Scan(&now, &peers, &era)
 	if err == nil {
+		s.era.Store(era)
 		s.peers.Store(peers)
 		s.clock.Store(&reading{now, began.Add(time.Since(began) / 2)})
 	}

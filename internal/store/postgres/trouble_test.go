@@ -213,7 +213,7 @@ func TestACommitWhoseAnswerIsLostIsLookedUp(t *testing.T) {
 	s := replicas(t, 1, Options{})[0]
 	for _, finish := range []string{"COMMIT", "ROLLBACK"} {
 		var x tx
-		x.s, x.now = s, time.Now()
+		x.s, x.era = s, s.era.Load()
 		c, err := s.pool.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -233,7 +233,7 @@ func TestACommitWhoseAnswerIsLostIsLookedUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Release()
-		err = s.afterCommit(&x, net.ErrClosed)
+		err = s.afterCommit(&x, nil, net.ErrClosed)
 		if (err == nil) != (finish == "COMMIT") || err != nil && hub.KindOf(err) != hub.Unavailable {
 			t.Errorf("after %s it was said: %v", finish, err)
 		}
@@ -270,7 +270,7 @@ func TestAClaimWhoseCommitIsNotAnsweredIsWhole(t *testing.T) {
 		t.Fatalf("claimed %+v, error %v", got, err)
 	}
 	got.Task.History, got.Task.Artifacts = nil, nil
-	if err := s.afterCommit(x, net.ErrClosed); err != nil {
+	if err := s.afterCommit(x, nil, net.ErrClosed); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Task.History) != 1 || string(got.Task.History[0].Body) != string(in.Message) || got.Task.Artifacts == nil {

@@ -21,7 +21,8 @@ type tx struct {
 	*conn
 	s   *Store
 	now time.Time
-	xid int64
+	// xid is the transaction's number, 0 as long as it needs none; for era see doubt.go.
+	xid, era int64
 	// wrote: there is something to undo if the transition fails.
 	wrote bool
 	// keep what was written although the transition was refused.
@@ -52,6 +53,7 @@ type needs struct {
 	question  *question
 	artifacts []artifactKey
 	claim     int64 // callee whose first ready task is wanted, or 0
+	writes    bool  // it writes although it needs none of this
 }
 
 // question names a caller's open question at a callee in a context.
@@ -90,8 +92,11 @@ func (t *tx) all(batch []*op) error {
 			o.err = context.Canceled
 			continue
 		}
-		t.wrote, t.keep = false, false
+		t.wrote, t.keep, t.asked = false, false, false
 		o.err = protect(o.run, t)
+		if o.asked = 0; t.asked {
+			o.asked = t.trips
+		}
 		switch {
 		case broken(o.err):
 			return o.err
@@ -176,6 +181,7 @@ type plan struct {
 	questions []question
 	artifacts []artifactKey
 	claims    map[int64]int // by callee, how many
+	writes    bool          // some of them write although they lock nothing first
 }
 
 func gatherNeeds(batch []*op) *plan {
@@ -193,6 +199,7 @@ func gatherNeeds(batch []*op) *plan {
 		if n.lane != nil {
 			p.lanes = append(p.lanes, *n.lane)
 		}
+		p.writes = p.writes || n.writes || n.lane != nil
 		if n.question != nil {
 			p.questions = append(p.questions, *n.question)
 		}
@@ -231,7 +238,7 @@ func (t *tx) prefetch(p *plan) error {
 	for callee, n := range p.claims {
 		t.readReady(callee, n, t.s.fromFront(callee, frontEvery))
 	}
-	t.readClock()
+	t.readClock(p.writes)
 	if err := t.flush(); err != nil {
 		return err
 	}
@@ -335,6 +342,7 @@ func (t *tx) head(id string) (*head, error) {
 	p := &plan{tasks: []uuid.UUID{n}}
 	t.lockTasks(p)
 	t.readTasks(p)
+	t.readClock(false)
 	if err := t.flush(); err != nil {
 		return nil, err
 	}
@@ -364,17 +372,28 @@ func (t *tx) readArtifacts(p *plan) {
 // silent, and with it the locks.
 const idleTime = "10s"
 
-// readClock reads what time it is, after the locks; it has the number of the transaction, if that has one,
-// along.
-func (t *tx) readClock() {
-	t.later(`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_current_xact_id_if_assigned()::text::bigint,
-		set_config('idle_in_transaction_session_timeout', '`+idleTime+`', true)`, nil, func(r row) error {
-		t.now, t.xid = r.time(0), r.int(1)
-		if t.s.opt.Now != nil {
-			t.now = t.s.opt.Now().Truncate(time.Millisecond).UTC()
-		}
-		return nil
-	})
+// readClock has it read what time it is, and the transaction's number. It comes after locks
+// were taken, each time: what others did to what is locked now was before.
+//
+// A transaction has a number once it has locked a row; if number is true it gets one if it
+// has none yet. It must be known before the commit: see doubt.go.
+func (t *tx) readClock(number bool) {
+	xid := "pg_current_xact_id_if_assigned()"
+	if number {
+		xid = "pg_current_xact_id()"
+	}
+	t.later("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, "+xid+"::text::bigint, set_config('idle_in_transaction_session_timeout', '"+idleTime+"', true)",
+		nil, func(r row) error {
+			now := r.time(0)
+			if t.s.opt.Now != nil {
+				now = t.s.opt.Now().Truncate(time.Millisecond).UTC()
+			}
+			if now.After(t.now) { // as it does unless the clock was set back
+				t.now = now
+			}
+			t.xid = r.int(1)
+			return nil
+		})
 }
 
 // keyHash is what tells a caller's key to a callee from all others.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-hub/holdfast/internal/hub"
 )
@@ -27,6 +26,9 @@ type op struct {
 	done  chan struct{}
 	// gone: nobody waits for it any more; it is dropped unless it has begun.
 	gone atomic.Bool
+	// asked is before which round trip something was asked for last that its answer needs,
+	// and is not in that without it; 0 if nothing was.
+	asked int
 }
 
 // write runs f in the writer's next transaction and waits for the commit.
@@ -166,17 +168,21 @@ func (s *Store) transact(batch []*op) error {
 	}
 	if err := t.commit(); err != nil {
 		s.rollback(pc.Conn())
-		if broken(err) && !conflicted(err) {
-			return s.noteHealth(s.afterCommit(t, err))
+		if !rejected(err) {
+			pc.Release() // there may be no other
+			err = s.afterCommit(t, batch, err)
 		}
-		return err
+		if err != nil {
+			return s.noteHealth(err)
+		}
 	}
 	_ = s.noteHealth(nil)
 	s.changes.add(&t.changed)
 	return nil
 }
 
-// noteHealth remembers whether the last transaction found the database well.
+// noteHealth remembers whether the last transaction found the database well: an error that
+// is not the hub's own says nothing about that.
 func (s *Store) noteHealth(err error) error {
 	var e *hub.Error
 	if err != nil {
@@ -184,51 +190,6 @@ func (s *Store) noteHealth(err error) error {
 	}
 	s.unhealthy.Store(e)
 	return err
-}
-
-// afterCommit finds out what became of a transaction whose commit was not answered: nil
-// if it took place.
-func (s *Store) afterCommit(t *tx, cause error) error {
-	if t.xid == 0 {
-		return unavailable(cause)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.opt.Patience)
-	defer cancel()
-	began := t.now.UnixMilli()
-	if s.opt.Now != nil {
-		began = time.Now().UnixMilli()
-	}
-	for pause := 50 * time.Millisecond; ; pause *= 2 {
-		var status string
-		var same bool
-		err := s.pool.QueryRow(ctx, "SELECT coalesce(pg_xact_status($1::text::xid8), ''), pg_postmaster_start_time() < to_timestamp($2::bigint / 1000.0)",
-			fmt.Sprint(t.xid), began).Scan(&status, &same)
-		switch {
-		case err == nil && (!same || crashed(cause)):
-			return unknown(cause) // after a crash the number may be another transaction's
-		case err == nil && status == "committed":
-			s.changes.add(&t.changed)
-			if err := s.readWholes(ctx, t.wholes); err != nil {
-				return unknown(err)
-			}
-			return nil
-		case err == nil && status == "aborted":
-			return unavailable(cause)
-		case err == nil && status == "":
-			return unknown(cause)
-		}
-		select {
-		case <-time.After(pause): // it is under way still, or the database is not back
-		case <-ctx.Done():
-			return unknown(cause)
-		}
-	}
-}
-
-// crashed reports whether a connection ended because a process of the server had crashed.
-func crashed(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "57P02"
 }
 
 // protect keeps a bug in one transition from taking the writer down with it.
@@ -254,7 +215,7 @@ func (s *Store) solo(ctx context.Context, f func(*tx) error) (err error) {
 	done := make(chan error, 1)
 	go func() {
 		defer leave()
-		o := &op{run: f}
+		o := &op{run: f, needs: needs{writes: true}}
 		batch := []*op{o}
 		err := s.transact(batch)
 		for try := 1; conflicted(err) && try < triesMax; try++ {
@@ -291,7 +252,7 @@ const plansSQL = "SELECT set_config('enable_seqscan', 'off', true), set_config('
 
 // newTx begins a transaction, with the next flush.
 func newTx(ctx context.Context, s *Store, c *pgx.Conn) *tx {
-	t := &tx{conn: newConn(ctx, c), s: s}
+	t := &tx{conn: newConn(ctx, c), s: s, era: s.era.Load()}
 	t.conn.exec("BEGIN ISOLATION LEVEL READ COMMITTED") // whatever the database has been told to default to
 	t.conn.exec(plansSQL)
 	return t

@@ -271,7 +271,7 @@ func (f *book) checkEvents() {
 func (f *book) checkAttempts() {
 	count, ended := map[string]int64{}, map[string]int64{}
 	begun := func(r *row, attempt, at int64) {
-		if at < ended[r.n]-f.sql.slack {
+		if at < ended[r.n] {
 			f.problem("task %s: attempt %d began while the one before was open", r.id, attempt)
 		}
 	}

@@ -10,9 +10,6 @@ type tables struct {
 	activity string // task, kind, seq, attempt; in the order of the feed
 	queue    string // task, phase
 	keys     string // task, and whether whoever sends the key again finds it
-	// slack is by how many milliseconds the times of two transactions may be in another
-	// order than their commits.
-	slack int64
 }
 
 // sqliteTables: a key is found by the index, or as one of the newest, which a start reads
@@ -36,5 +33,4 @@ var postgresTables = tables{
 	activity: "SELECT task::text, kind, seq, attempt FROM activity ORDER BY xid, id",
 	queue:    "SELECT task::text, phase FROM queue",
 	keys:     "SELECT task::text, true FROM idempotency",
-	slack:    5_000, // a replica may be stopped between looking at the clock and its commit
 }

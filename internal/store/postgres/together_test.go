@@ -557,3 +557,48 @@ func TestTheFeedGoesOnAfterTheDatabaseWasMovedToAnotherServer(t *testing.T) {
 		t.Error(err) // the database is used again
 	}
 }
+
+// A claim begins after the one before has ended, also by the clock, however long ago its
+// transaction began.
+func TestAClaimIsNotDatedBeforeTheEndOfTheOneBefore(t *testing.T) {
+	s := replicas(t, 1, Options{})[0]
+	ann, dev, ops := address(t, s, "ann"), address(t, s, "dev"), address(t, s, "ops")
+	send := func(callee string) string {
+		t.Helper()
+		sent, err := s.Send(t.Context(), newSend(ann, callee))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sent.Task.ID
+	}
+	callee, err := s.parties.n(t.Context(), dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := old(t, s, send(ops))
+	task := send(dev)
+	first, err := s.Claim(t.Context(), dev, hub.ClaimSpec{Lease: time.Minute})
+	if err != nil || first.Task == nil {
+		t.Fatalf("claimed %+v, error %v", first.Task, err)
+	}
+	if _, err := s.pool.Exec(t.Context(), "SELECT pg_sleep(0.02)"); err != nil { // so that the clock tells the two apart
+		t.Fatal(err)
+	}
+	if err := s.Release(t.Context(), dev, task, first.Task.Attempt); err != nil {
+		t.Fatal(err)
+	}
+	second, err := claims.claim(callee, hub.ClaimSpec{Lease: time.Minute})
+	if err != nil || second.Task == nil {
+		t.Fatalf("claimed %+v, error %v", second.Task, err)
+	}
+	if err := claims.commit(); err != nil {
+		t.Fatal(err)
+	}
+	var ended int64
+	if err := s.pool.QueryRow(t.Context(), "SELECT ended_at FROM attempt WHERE task = $1", task).Scan(&ended); err != nil {
+		t.Fatal(err)
+	}
+	if at := second.Task.ClaimedAt; at.UnixMilli() < ended {
+		t.Errorf("the second claim is of %s, and the first ended at %s", at, time.UnixMilli(ended).UTC())
+	}
+}

@@ -156,7 +156,7 @@ func (f *fleet) run() {
 		f.senders.Go(s.run)
 	}
 	for range faults {
-		f.pause(300*time.Millisecond + f.upTo(900*time.Millisecond))
+		f.pause(200*time.Millisecond + f.upTo(600*time.Millisecond))
 		f.fault()
 		if f.ctx.Err() != nil || f.t.Failed() {
 			break
@@ -234,7 +234,7 @@ func (f *fleet) fault() {
 		f.done[v.kind]++
 		v.kill()
 	}
-	f.pause(f.upTo(1200 * time.Millisecond))
+	f.pause(f.upTo(800 * time.Millisecond))
 	for _, v := range hit {
 		v.start()
 	}
@@ -331,7 +331,7 @@ func (f *fleet) compare() {
 				continue
 			}
 			d := &delivered{
-				state: t.State, canceled: r.canceled, untouched: f.untouched[id], memory: a.memory, dated: a.kind != "exec",
+				state: t.State, canceled: r.canceled, untouched: f.untouched[id], memory: a.memory, dated: a.kind != "exec", told: a.kind == "webhook",
 				sends: saw[id], attempts: tried[id],
 			}
 			states[t.State]++

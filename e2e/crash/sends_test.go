@@ -29,6 +29,7 @@ type delivered struct {
 	untouched bool // nothing was killed while it was under way
 	memory    bool // the agent knows its tasks after it was killed
 	dated     bool // the agent notes when a send came
+	told      bool // and which attempt it is
 	sends     []noted
 	attempts  []attempt // the oldest first
 }
@@ -63,7 +64,22 @@ func (d *delivered) problems() (list []string) {
 	case len(d.sends) == 0:
 		problem("it is completed, and no agent has seen it")
 	}
-	return append(list, d.perAttempt()...)
+	return append(append(list, d.perAttempt()...), d.unheardOf()...)
+}
+
+// unheardOf finds what the hub says of the agent and the agent knows nothing of.
+func (d *delivered) unheardOf() (list []string) {
+	for _, a := range d.attempts {
+		named := slices.ContainsFunc(d.sends, func(s noted) bool { return a.RemoteTaskID != nil && s.Own == *a.RemoteTaskID })
+		if d.dated && a.RemoteTaskID != nil && !named {
+			list = append(list, fmt.Sprintf("attempt %d says that the agent calls it %s, which it does not", a.Attempt, *a.RemoteTaskID))
+		}
+		told := slices.ContainsFunc(d.sends, func(s noted) bool { return s.Attempt == a.Attempt })
+		if d.told && !told && (a.Outcome == "answered" || a.Outcome == "accepted") {
+			list = append(list, fmt.Sprintf("attempt %d was %s, and the agent has not seen it", a.Attempt, a.Outcome))
+		}
+	}
+	return list
 }
 
 // perAttempt finds the attempt of each send.
@@ -122,13 +138,14 @@ func TestSendsFindWhatCannotBe(t *testing.T) {
 		return attempt{Attempt: n, Begun: time.UnixMilli(begun), Sent: sent}
 	}
 	named := func(a attempt) attempt { a.RemoteTaskID = new(string); return a }
+	answered := func(a attempt) attempt { a.Outcome = "answered"; return a }
 	well := delivered{state: "completed", dated: true}
 	with := func(d delivered, sends []noted, attempts ...attempt) delivered {
 		d.sends, d.attempts = sends, attempts
 		return d
 	}
-	untouched, memory, canceled, failed := well, well, well, well
-	untouched.untouched, memory.memory = true, true
+	untouched, memory, hook, canceled, failed := well, well, well, well, well
+	untouched.untouched, memory.memory, hook.told = true, true, true
 	canceled.state, failed.state = "canceled", "failed"
 	var six []attempt
 	for n := range most {
@@ -152,6 +169,9 @@ func TestSendsFindWhatCannotBe(t *testing.T) {
 		"two sends of one attempt":         {false, with(well, []noted{at(8), at(9)}, try(1, 5, true), try(2, 8, true))},
 		"sent and not seen without reason": {false, with(untouched, []noted{at(9)}, try(1, 5, true), try(2, 8, true))},
 		"sent again to one that has it":    {false, with(memory, []noted{at(5), at(9)}, named(try(1, 5, true)), try(2, 8, true))},
+		"a name that it never gave":        {false, with(well, []noted{{At: 5, Own: "x"}}, named(try(1, 5, true)))},
+		"answered by nobody":               {false, with(hook, []noted{told(2)}, answered(try(1, 5, true)), try(2, 6, true))},
+		"answered at the second attempt":   {true, with(hook, []noted{told(2)}, try(1, 5, true), answered(try(2, 6, true)))},
 		"another message":                  {false, with(well, []noted{at(5), {At: 9, Message: "n"}}, try(1, 5, true), try(2, 8, true))},
 		"seven times":                      {false, with(well, []noted{at(5)}, append(six, try(most+1, 9, true))...)},
 		"failed too early":                 {false, with(failed, []noted{at(5)}, try(1, 5, true))},

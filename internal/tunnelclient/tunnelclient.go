@@ -121,7 +121,8 @@ type client struct {
 	tries int // that failed in a row
 }
 
-// away is that the hub has sent the tunnel away, to connect again at once.
+// errAway is that the hub has sent the tunnel away. It takes it again after the shortest pause:
+// another replica, or the one that starts next.
 var errAway = errors.New("the hub is about to stop")
 
 // pause waits before another try.

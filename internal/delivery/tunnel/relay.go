@@ -57,9 +57,14 @@ func (h *Host) relay(w http.ResponseWriter, r *http.Request) {
 	defer h.end(a.Handle)
 	ctx, cancel := context.WithTimeout(r.Context(), relayTime)
 	defer cancel()
-	_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 always is
-	r.Body = http.MaxBytesReader(w, r.Body, h.opt.MaxBody)
-	h.proxy(to).ServeHTTP(&parts{w, httpx.StartStream(w, r)}, r.WithContext(ctx))
+	rc := http.NewResponseController(w)
+	_ = rc.EnableFullDuplex() // HTTP/2 always is
+	out := r.WithContext(ctx) // r keeps its own body, for who may read the rest of it
+	if r.ContentLength != 0 {
+		to.body = &steady{ReadCloser: r.Body, rc: rc, limit: h.opt.BodyPause}
+		out.Body = http.MaxBytesReader(w, to.body, h.opt.MaxBody)
+	}
+	h.proxy(to).ServeHTTP(&parts{w, httpx.StartStream(w, r)}, out)
 }
 
 func (h *Host) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -123,8 +128,9 @@ type way struct {
 	http.RoundTripper
 	handle string
 	url    *url.URL
-	host   string // the request's, for its receiver; that of url if empty
-	proof  string // for another replica; empty for a tunnel
+	host   string  // the request's, for its receiver; that of url if empty
+	proof  string  // for another replica; empty for a tunnel
+	body   *steady // the request's; nil if it has none
 }
 
 // way finds the way of a request to a path of an address, which opens it. The error is
@@ -183,6 +189,11 @@ func (h *Host) proxy(to *way) *httputil.ReverseProxy {
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			h.opt.Log.InfoContext(r.Context(), "a request could not be relayed", "address", to.handle, "error", err)
+			if to.body != nil && to.body.slow(err) {
+				w.Header().Set("Connection", "close")
+				h.refuse(w, r, hub.Errorf(hub.Invalid, "the request's body came too slowly; send it again over a faster connection, or a smaller one"))
+				return
+			}
 			h.refuse(w, r, relayError(err, h.opt.MaxBody))
 		},
 	}

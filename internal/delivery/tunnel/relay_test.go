@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hub/holdfast/internal/delivery/tunnel"
 	"github.com/holdfast-hub/holdfast/internal/httpx"
@@ -257,6 +258,40 @@ func TestRelayLimits(t *testing.T) {
 		}
 	}
 	if resp, _ := b.outside(http.MethodGet, "/t/dev/x", ""); resp.StatusCode != http.StatusOK {
+		t.Error(resp.StatusCode)
+	}
+}
+
+// A body that stops, or comes by drops, keeps its place for a short time only.
+func TestRelayOfABodyThatStalls(t *testing.T) {
+	b := newBed(t, func(o *tunnel.Options) { o.BodyPause = 100 * time.Millisecond })
+	b.open("dev", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if all, err := io.ReadAll(r.Body); err == nil && string(all) != "all at once" {
+			t.Errorf("the agent takes %q for whole", all)
+		}
+	}), relays("/"))
+	next(t, b.joined, "the tunnel")
+	for name, head := range map[string]string{"of a length": "Content-Length: 100\r\n\r\nsome", "of no length": "Transfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n"} {
+		c, err := net.Dial("tcp", b.srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST /t/dev/x HTTP/1.1\r\nHost: hub\r\n%s", head)
+		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		said, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(said), "too slowly") {
+			t.Errorf("%s: %d %s", name, resp.StatusCode, said)
+		}
+	}
+	if resp, _ := b.outside(http.MethodPost, "/t/dev/x", "all at once"); resp.StatusCode != http.StatusOK {
 		t.Error(resp.StatusCode)
 	}
 }

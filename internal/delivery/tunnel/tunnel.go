@@ -56,6 +56,8 @@ type Options struct {
 	// MaxBody bounds the body of a relayed request, and MaxAnswer every answer, in bytes.
 	// Defaults: 8 MiB and 128 MiB.
 	MaxBody, MaxAnswer int64
+	// BodyPause is how long the body of a relayed request may pause. Default: 10 s.
+	BodyPause time.Duration
 	// Log gets what went wrong, and which tunnels come and go. Default: nothing is logged.
 	Log *slog.Logger
 }
@@ -75,6 +77,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = 8 << 20
+	}
+	if o.BodyPause == 0 {
+		o.BodyPause = 10 * time.Second
 	}
 	if o.MaxAnswer == 0 {
 		o.MaxAnswer = 128 << 20

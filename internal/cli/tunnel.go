@@ -36,7 +36,8 @@ With --relay PREFIX outside services, which have no token, reach the paths of th
 server that begin with PREFIX, at HUB/t/{handle}PREFIX…, to call the agent back. Nothing
 is open otherwise.
 
-The tunnel is kept open until Ctrl-C: when it is lost, it is opened again. With the
+The tunnel is kept open until Ctrl-C, which lets the tasks that are under way finish: when
+it is lost, it is opened again. With the
 agent's own token @handle may be left out; with the admin token, a token of the address is
 made for as long as this runs.`
 
@@ -44,6 +45,7 @@ type tunnelFlags struct {
 	to, exec, instance string
 	json, once         bool
 	slots              int
+	drain              time.Duration
 	relay              []string
 }
 
@@ -71,6 +73,7 @@ func (p *program) tunnelCommand() *cobra.Command {
 	fl.IntVar(&f.slots, "slots", 1, "how many tasks the agent works on at once")
 	fl.StringVar(&f.instance, "instance", "", "name of this copy of the agent (the host's name, and a few characters made from --to or --exec)")
 	fl.StringArrayVar(&f.relay, "relay", nil, "beginning of the paths that outside services may reach; may be given more than once")
+	fl.DurationVar(&f.drain, "drain", time.Minute, "how long tasks that are under way may take to finish after Ctrl-C")
 	fl.BoolVar(&f.once, "once", false, "end when the hub cannot be reached or the tunnel is lost, in place of trying again")
 	return cmd
 }
@@ -110,7 +113,7 @@ func (p *program) tunnel(ctx context.Context, f tunnelFlags, target *url.URL, ar
 	defer s.leave()
 	opt := tunnelclient.Options{
 		URL: s.c.URL(), Token: s.token, Instance: first(f.instance, instanceName(s.handle, f)), Slots: f.slots,
-		Target: target, Relay: f.relay, Once: f.once, Note: p.say,
+		Target: target, Relay: f.relay, Once: f.once, Drain: f.drain, Note: p.say,
 	}
 	if target != nil {
 		opt.Handler = tunnelclient.Proxy(target, f.relay)

@@ -13,6 +13,8 @@ const (
 	notice = 500 * time.Millisecond
 	// presenceLimit bounds what is noted of an instance in the store.
 	presenceLimit = 10 * time.Second
+	// finishLimit bounds how long a connection that takes no more tasks is waited for.
+	finishLimit = 24 * time.Hour
 )
 
 // Connection is a connected copy of an address's agent.
@@ -40,6 +42,8 @@ type link struct {
 	Connection
 	since time.Time
 	left  chan struct{} // closed when it is gone
+	// finishing: it takes no more tasks. It is guarded by mu.
+	finishing bool
 }
 
 // Connect adds a connected copy of an address's agent, which takes up to Slots tasks at
@@ -47,18 +51,21 @@ type link struct {
 // goes through it fails. Tasks that are under way then stay the instance's for 45 s, in
 // case it connects again, and are delivered through its new connection. NotFound if there
 // is no such address, Invalid for what makes no sense, Unavailable while the hub stops.
-func (d *Dispatcher) Connect(c Connection) (leave func(), err error) {
+//
+// finish takes no more tasks through it, and waits until those that are under way have
+// ended, or there is no more to wait for.
+func (d *Dispatcher) Connect(c Connection) (leave func(), finish func(context.Context), err error) {
 	if c.Instance == "" || c.Slots < 1 || c.Deliverer == nil || c.Endpoint.Kind == "" {
-		return nil, hub.Errorf(hub.Invalid, "a connection needs an instance, at least one slot, and somebody to deliver through it")
+		return nil, nil, hub.Errorf(hub.Invalid, "a connection needs an instance, at least one slot, and somebody to deliver through it")
 	}
 	ctx, cancel := context.WithTimeout(d.open, presenceLimit)
 	defer cancel()
 	l := &link{Connection: c, since: time.Now(), left: make(chan struct{})}
 	if err := d.enter(ctx, l); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var once sync.Once
-	return func() { once.Do(func() { d.part(l) }) }, nil
+	return func() { once.Do(func() { d.part(l) }) }, func(ctx context.Context) { d.finish(ctx, l) }, nil
 }
 
 // enter makes a connection known, here and to the other replicas.
@@ -153,6 +160,26 @@ func (d *Dispatcher) part(l *link) {
 	if !followed {
 		d.withdraw(l)
 	}
+}
+
+// finish ends the taking of tasks through a connection, and waits for those under way.
+func (d *Dispatcher) finish(ctx context.Context, l *link) {
+	d.mu.Lock()
+	r := d.routeOf(l.Address, l.Instance)
+	if r == nil || r.link != l {
+		d.mu.Unlock()
+		return
+	}
+	l.finishing = true
+	idle := r.unwatch()
+	d.mu.Unlock()
+	d.leave(idle)
+	d.until(ctx, finishLimit, func() (done, ok bool, change <-chan struct{}) {
+		if r.link != l || r.busy == 0 {
+			return true, true, nil
+		}
+		return false, false, r.changes()
+	})
 }
 
 // forget ends the wait for an instance that has not come back.

@@ -27,7 +27,7 @@ func well(context.Context, delivery.Delivery) delivery.Outcome { return done() }
 // connect connects an instance of an address.
 func (b *bed) connect(address, instance string, slots int, by delivery.Deliverer) (leave func()) {
 	b.Helper()
-	leave, err := b.d.Connect(delivery.Connection{
+	leave, _, err := b.d.Connect(delivery.Connection{
 		Address: address, Instance: instance, Slots: slots, Deliverer: by, Endpoint: hub.Endpoint{Kind: hub.TunnelDelivery},
 	})
 	if err != nil {
@@ -251,10 +251,10 @@ func TestAConnectionTakesThePlaceOfTheOneBefore(t *testing.T) {
 		}
 	}
 	tunnel := hub.Endpoint{Kind: hub.TunnelDelivery}
-	if _, err := b.d.Connect(delivery.Connection{Address: "nobody", Instance: "x", Slots: 1, Deliverer: deliverer(none), Endpoint: tunnel}); hub.KindOf(err) != hub.NotFound {
+	if _, _, err := b.d.Connect(delivery.Connection{Address: "nobody", Instance: "x", Slots: 1, Deliverer: deliverer(none), Endpoint: tunnel}); hub.KindOf(err) != hub.NotFound {
 		t.Errorf("a connection of nobody: %v", err)
 	}
-	if _, err := b.d.Connect(delivery.Connection{Address: "dev", Instance: "x", Deliverer: deliverer(none), Endpoint: tunnel}); hub.KindOf(err) != hub.Invalid {
+	if _, _, err := b.d.Connect(delivery.Connection{Address: "dev", Instance: "x", Deliverer: deliverer(none), Endpoint: tunnel}); hub.KindOf(err) != hub.Invalid {
 		t.Errorf("a connection without slots: %v", err)
 	}
 }
@@ -384,7 +384,7 @@ func TestAnInstanceThatMovesToAnotherReplicaLeavesThisOne(t *testing.T) {
 	b.address("dev")
 	b.d.Start(b.engine)
 	begun, replaced := make(chan string, 1), make(chan struct{})
-	leave, err := b.d.Connect(delivery.Connection{
+	leave, _, err := b.d.Connect(delivery.Connection{
 		Address: "dev", Instance: "one", Slots: 1, Endpoint: hub.Endpoint{Kind: hub.TunnelDelivery}, Replaced: func() { close(replaced) },
 		Deliverer: deliverer(func(_ context.Context, x delivery.Delivery) delivery.Outcome {
 			begun <- x.Task.ID
@@ -413,6 +413,49 @@ func TestAnInstanceThatMovesToAnotherReplicaLeavesThisOne(t *testing.T) {
 	defer b.connect("dev", "two", 1, deliverer(well))()
 	if got := b.settled(task); got.State != hub.Completed || got.Failures != 0 {
 		t.Errorf("the task is %+v", got)
+	}
+}
+
+// A connection that finishes gets no more tasks, and is waited for until it has done those
+// that it has.
+func TestAConnectionThatFinishesTakesNoMore(t *testing.T) {
+	b := open(t, deliverer(none))
+	b.address("dev")
+	b.d.Start(b.engine)
+	begun, free := make(chan string, 10), make(chan struct{})
+	leave, finish, err := b.d.Connect(delivery.Connection{
+		Address: "dev", Instance: "one", Slots: 3, Endpoint: hub.Endpoint{Kind: hub.TunnelDelivery},
+		Deliverer: deliverer(func(_ context.Context, x delivery.Delivery) delivery.Outcome {
+			begun <- x.Task.ID
+			<-free
+			return done()
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	first := b.send("dev", 1)
+	within(b, "the delivery", begun)
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		finish(t.Context())
+	}()
+	b.becomes("nothing more is taken", func() bool { return delivery.Finishing(b.d, "dev", "one") })
+	second := b.send("dev", 2)
+	close(free)
+	if got := b.settled(first); got.State != hub.Completed {
+		t.Errorf("the task that was under way is %+v", got)
+	}
+	within(b, "the end", finished)
+	finish(t.Context()) // nothing is under way
+	if len(begun) > 0 {
+		t.Error("another task was given out")
+	}
+	defer b.connect("dev", "two", 1, deliverer(well))()
+	if got := b.settled(second); got.State != hub.Completed {
+		t.Errorf("the other task is %+v", got)
 	}
 }
 

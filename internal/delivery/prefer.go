@@ -78,7 +78,7 @@ func (d *Dispatcher) move(ctx context.Context, f *flight, instance string) {
 	d.until(ctx, d.opt.Comeback, func() (done, ok bool, change <-chan struct{}) {
 		r := d.routeOf(f.x.Task.Callee.ID, instance)
 		switch {
-		case r == nil || r.gone || r.rest.on():
+		case r == nil || r.gone || r.rest.on() || r.link != nil && r.link.finishing:
 			return true, false, nil
 		case r.link == nil || r.busy >= d.slots(r):
 			return false, false, r.changes()

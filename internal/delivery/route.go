@@ -158,9 +158,9 @@ func (r *route) end() []*watch {
 	return r.unwatch()
 }
 
-// open reports whether a route leads anywhere just now.
+// open reports whether a route leads anywhere just now, for more tasks than are under way.
 func (r *route) open() bool {
-	return !r.gone && (r.owned || r.link != nil)
+	return !r.gone && (r.owned || r.link != nil && !r.link.finishing)
 }
 
 // attend begins to look for a task if the route can take one more. mu is held.

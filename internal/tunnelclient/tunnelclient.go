@@ -63,6 +63,9 @@ type Options struct {
 	Relay []string
 	// Once gives up, with ErrLost, where Run would connect again.
 	Once bool
+	// Drain is how long tasks that are under way may take to finish once the context of
+	// Run has ended, in which no more are taken. Default: none.
+	Drain time.Duration
 	// Note tells the user how the tunnel stands, in one line; nil for nobody.
 	Note func(line string)
 	// HTTPClient connects to the hub; one that follows no redirects if nil.
@@ -159,12 +162,14 @@ func (c *client) once(ctx context.Context) error {
 	defer conn.Close()
 	c.opt.Note(fmt.Sprintf("Connected to %s as %s, with %s.", c.opt.URL, c.opt.Instance, slots(c.opt.Slots)))
 	served := make(chan struct{})
+	n := &notice{next: c.opt.Handler, given: make(chan struct{})}
 	go func() {
 		defer close(served)
-		c.serve(ctx, conn)
+		c.serve(ctx, conn, n)
 	}()
 	select {
 	case <-ctx.Done():
+		c.drain(conn, n)
 		c.leave(conn)
 	case <-conn.Done():
 	case <-served:
@@ -236,11 +241,11 @@ func (c *client) url() string {
 }
 
 // serve serves the hub's requests until the connection ends.
-func (c *client) serve(ctx context.Context, conn *tunnelconn.Conn) {
+func (c *client) serve(ctx context.Context, conn *tunnelconn.Conn, handler http.Handler) {
 	var p http.Protocols
 	p.SetUnencryptedHTTP2(true)
 	s := &http.Server{
-		Protocols: &p, Handler: c.opt.Handler, MaxHeaderBytes: tunnelconn.MaxHeader, ErrorLog: log.New(io.Discard, "", 0),
+		Protocols: &p, Handler: handler, MaxHeaderBytes: tunnelconn.MaxHeader, ErrorLog: log.New(io.Discard, "", 0),
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: tunnelconn.MaxStreams, MaxReadFrameSize: tunnelconn.MaxFrame,

@@ -28,6 +28,10 @@ const (
 	// Relayed marks the requests of outside services, which the hub only hands on.
 	Relayed = "Holdfast-Relayed"
 
+	// Notice marks the request by which the hub learns that the agent takes no more tasks:
+	// its answer has the header, too, and lasts until then.
+	Notice = "Holdfast-Tunnel-Notice"
+
 	// Replaced is the close code for a tunnel whose instance has opened another one.
 	Replaced websocket.StatusCode = 4001
 	// Ended is the close code for a tunnel whose token counts no more.

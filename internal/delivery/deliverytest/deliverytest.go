@@ -211,7 +211,7 @@ func (b *bed) dispatch() {
 // connect connects the agent of an address.
 func (b *bed) connect(address string) {
 	b.Helper()
-	leave, err := b.dispatcher.Connect(*b.connected[address])
+	leave, _, err := b.dispatcher.Connect(*b.connected[address])
 	b.ok(err)
 	b.leave[address] = leave
 }

@@ -35,6 +35,9 @@ type bed struct {
 
 	// joined and left are the connections that the dispatcher was given and lost.
 	joined, left chan delivery.Connection
+	// finishing are those that take no more, and wait for finished.
+	finishing chan delivery.Connection
+	finished  chan struct{}
 
 	mu      sync.Mutex
 	relays  map[string][]string // by handle, of the tunnels that are open here
@@ -56,16 +59,23 @@ func newBed(t testing.TB, change ...func(*tunnel.Options)) *bed {
 	t.Helper()
 	b := &bed{
 		t: t, joined: make(chan delivery.Connection, 2000), left: make(chan delivery.Connection, 2000),
+		finishing: make(chan delivery.Connection, 100), finished: make(chan struct{}),
 		relays: make(map[string][]string), revoked: make(map[string]context.CancelCauseFunc), opens: map[string][]string{"dev": {"/"}, "shy": {"/"}, "cmd": {"/"}},
 	}
 	opt := tunnel.Options{
-		Connect: func(c delivery.Connection) (func(), error) {
+		Connect: func(c delivery.Connection) (func(), func(context.Context), error) {
 			b.note(c.Address, c.Relay)
 			b.joined <- c
 			return func() {
-				b.note(c.Address, nil)
-				b.left <- c
-			}, nil
+					b.note(c.Address, nil)
+					b.left <- c
+				}, func(ctx context.Context) {
+					b.finishing <- c
+					select {
+					case <-b.finished:
+					case <-ctx.Done():
+					}
+				}, nil
 		},
 		Deliverer: func(rt http.RoundTripper) delivery.Deliverer { return through{rt} },
 		Who: func(ctx context.Context) (hub.Principal, error) {

@@ -19,6 +19,14 @@ type link struct {
 	conn            *tunnelconn.Conn
 	cc              *http.ClientConn
 	maxAnswer       int64
+	heeding         atomic.Int32 // 1 while the request for its notice is under way
+	heard           atomic.Bool  // the agent's end will give notice
+	leaving         atomic.Bool  // the agent takes no more tasks
+}
+
+// inFlight is how many requests are under way, but for that of the hub itself.
+func (l *link) inFlight() int {
+	return max(0, l.cc.InFlight()-int(l.heeding.Load()))
 }
 
 // RoundTrip implements http.RoundTripper. It fails with *egress.Error, as the guarded

@@ -227,7 +227,7 @@ var sharedHeaders = [...]string{
 // strip takes away what is meant for the hub: its cookies, and a credential that counts
 // here. A credential of the outside service's own goes through.
 func (h *Host) strip(p *httputil.ProxyRequest) {
-	for _, name := range []string{"Cookie", "Upgrade", "Connection", tunnelconn.Relayed, tunnelconn.Unsent, passedOn} {
+	for _, name := range []string{"Cookie", "Upgrade", "Connection", tunnelconn.Relayed, tunnelconn.Unsent, tunnelconn.Notice, passedOn} {
 		p.Out.Header.Del(name)
 	}
 	who, err := h.opt.Who(p.In.Context())

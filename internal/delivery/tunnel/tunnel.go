@@ -37,7 +37,7 @@ const (
 // Options configure a Host. Those without a default are required.
 type Options struct {
 	// Connect gives the dispatcher a connection; see delivery.Dispatcher.
-	Connect func(delivery.Connection) (leave func(), err error)
+	Connect func(delivery.Connection) (leave func(), finish func(context.Context), err error)
 	// Deliverer makes what delivers through a tunnel: a client of the agent whose
 	// requests all go through rt, whatever host they name. rt fails with *egress.Error.
 	Deliverer func(rt http.RoundTripper) delivery.Deliverer
@@ -278,7 +278,7 @@ func (h *Host) serve(ctx context.Context, p hub.Principal, o offer, conn *tunnel
 	}
 	h.add(l)
 	defer h.remove(l)
-	leave, err := h.opt.Connect(delivery.Connection{
+	leave, finish, err := h.opt.Connect(delivery.Connection{
 		Address: p.Address, Instance: o.instance, Slots: o.slots, Deliverer: h.opt.Deliverer(l),
 		Endpoint: hub.Endpoint{Kind: hub.TunnelDelivery, URL: o.target}, Relay: o.relay,
 		Replaced: func() { conn.CloseWith(tunnelconn.Replaced, "another tunnel of this instance was opened") },
@@ -290,7 +290,9 @@ func (h *Host) serve(ctx context.Context, p hub.Principal, o offer, conn *tunnel
 	}
 	defer leave()
 	log.InfoContext(ctx, "a tunnel was opened", "slots", o.slots)
+	heeded := h.heed(l, finish)
 	h.wait(ctx, l)
+	<-heeded
 	log.InfoContext(ctx, "a tunnel has ended", "why", conn.Err())
 }
 
@@ -367,7 +369,7 @@ func (h *Host) Drain() {
 	defer h.mu.Unlock()
 	h.draining = true
 	for l := range h.each() {
-		if l.cc.InFlight() == 0 {
+		if l.inFlight() == 0 {
 			go l.conn.CloseWith(websocket.StatusGoingAway, "the hub is about to stop")
 		}
 	}
@@ -408,10 +410,10 @@ func (h *Host) pick(a *hub.Address, path string) (best *link, any bool) {
 			continue
 		}
 		any = true
-		if l.exec || !relaypath.Allowed(path, l.relay) {
+		if l.exec || l.leaving.Load() || !relaypath.Allowed(path, l.relay) {
 			continue
 		}
-		if n := l.cc.InFlight(); best == nil || n < least {
+		if n := l.inFlight(); best == nil || n < least {
 			best, least = l, n
 		}
 	}

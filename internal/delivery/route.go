@@ -36,10 +36,10 @@ type route struct {
 	gone   bool        // for good
 	moved  bool        // gone because the instance is connected to another replica
 
-	watch *watch // the one poll of the route; nil if there is none
-	busy  int    // deliveries under way
-	rest  rest
-	last  *hub.LastDelivery
+	watches map[*watch]bool // the polls of the route
+	busy    int             // deliveries under way
+	rest    rest
+	last    *hub.LastDelivery
 
 	changed chan struct{} // closed by signal; nil while nobody waits for that
 	cancels cancels
@@ -163,15 +163,27 @@ func (r *route) open() bool {
 	return !r.gone && (r.owned || r.link != nil && !r.link.finishing)
 }
 
-// attend begins to look for a task if the route can take one more. mu is held.
+// looksMax is how many polls a busy route has at once, and looksPer how many deliveries
+// under way make for one more. Each claim is a commit of its own: one after the other they
+// would bound what a route takes, side by side they share commits. An idle route has one
+// poll, so that the instances of an address take turns.
+const looksMax, looksPer = 8, 2
+
+// attend looks for tasks if the route can take more. mu is held.
 func (d *Dispatcher) attend(r *route) {
-	if d.engine == nil || d.open.Err() != nil || !r.open() || r.watch != nil || r.busy >= d.slots(r) || r.rest.on() {
+	if d.engine == nil || d.open.Err() != nil || !r.open() || r.rest.on() {
 		return
 	}
-	w := &watch{route: r, poll: d.engine.Attend(r.post.id, d.opt.Hold)}
-	r.watch = w
-	d.running.Add(1)
-	go d.look(w)
+	want := min(1+r.busy/looksPer, looksMax, d.slots(r)-r.busy)
+	for len(r.watches) < want {
+		w := &watch{route: r, poll: d.engine.Attend(r.post.id, d.opt.Hold)}
+		if r.watches == nil {
+			r.watches = make(map[*watch]bool)
+		}
+		r.watches[w] = true
+		d.running.Add(1)
+		go d.look(w)
+	}
 }
 
 // slots is how many tasks may be delivered at once: one alone while it is not known
@@ -205,17 +217,19 @@ func (d *Dispatcher) look(w *watch) {
 	w.poll.Leave()
 	r := w.route
 	d.mu.Lock()
-	r.watch = nil
-	ended := !r.open()
+	delete(r.watches, w)
 	var f *flight
+	var idle []*watch
 	switch {
-	case t != nil && !ended:
+	case t != nil && r.open() && r.busy < d.capacity(r): // which another's task may have filled
 		f = d.depart(r, t)
 	case t == nil && !waits && d.open.Err() == nil:
 		r.rest.pause(again, func() { d.wake(r) })
+		idle = r.unwatch()
 	}
 	d.attend(r)
 	d.mu.Unlock()
+	d.leave(idle)
 	if err != nil && d.open.Err() == nil {
 		d.opt.Log.Error("a task could not be taken for an agent; that is tried again", "address", r.post.id, "error", err)
 	}
@@ -245,14 +259,15 @@ func (d *Dispatcher) park(w *watch) bool {
 	return ok
 }
 
-// unwatch takes back a poll that waits, to be left without mu.
-func (r *route) unwatch() []*watch {
-	if r.watch == nil || !r.watch.parked.CompareAndSwap(true, false) {
-		return nil
+// unwatch takes back the polls that wait, to be left without mu.
+func (r *route) unwatch() (list []*watch) {
+	for w := range r.watches {
+		if w.parked.CompareAndSwap(true, false) {
+			delete(r.watches, w)
+			list = append(list, w)
+		}
 	}
-	w := r.watch
-	r.watch = nil
-	return []*watch{w}
+	return list
 }
 
 // leave ends polls that were taken back.

@@ -39,9 +39,9 @@ func openTunnel(t testing.TB, sealer hub.Sealer, address, target string) deliver
 	t.Helper()
 	connected := make(chan delivery.Connection, 1)
 	host := tunnel.New(tunnel.Options{
-		Connect: func(c delivery.Connection) (func(), error) {
+		Connect: func(c delivery.Connection) (func(), func(context.Context), error) {
 			connected <- c
-			return func() {}, nil
+			return func() {}, func(context.Context) {}, nil
 		},
 		Deliverer: func(rt http.RoundTripper) delivery.Deliverer {
 			return newDeliverer(t, sealer, func(o *remotea2a.Options) { o.Public, o.Private = carrier{rt}, carrier{rt} })

@@ -283,6 +283,51 @@ func TestWorkDrains(t *testing.T) {
 	}
 }
 
+// TestTunnelDrains shows that an interrupted tunnel lets its command finish, and takes no
+// other task meanwhile. A second Ctrl-C ends it at once.
+func TestTunnelDrains(t *testing.T) {
+	for name, twice := range map[string]bool{"once": false, "twice": true} {
+		t.Run("Ctrl-C "+name, func(t *testing.T) {
+			h := testhub.Start(t)
+			worker, you := h.Agent("slow"), h.Agent("you")
+			gate := filepath.Join(t.TempDir(), "gate")
+			if err := syscall.Mkfifo(gate, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := start(t, h, worker, "tunnel", "--exec", "echo running >&2; cat "+gate, "--slots", "2")
+			c := client.New(h.URL, you)
+			task, err := c.Send(t.Context(), "slow", "hello")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.until(t, "running")
+			if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			p.until(t, "those under way may take 1m0s to finish")
+			if twice {
+				if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+					t.Fatal(err)
+				}
+				if code := p.end(t); code == 0 {
+					t.Error("it ended as if nothing were under way")
+				}
+				return
+			}
+			if err := os.WriteFile(gate, []byte("late but whole"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			done, err := c.Wait(t.Context(), "slow", task.ID)
+			if err != nil || done.ResultText() != "late but whole" {
+				t.Errorf("the task came out as %v, %v", done, err)
+			}
+			if code := p.end(t); code != 0 {
+				t.Errorf("exit code %d, want 0", code)
+			}
+		})
+	}
+}
+
 // process is the program in a process of its own.
 type process struct {
 	cmd    *exec.Cmd

@@ -33,8 +33,8 @@ connects again under its name takes its own place, and has its tasks still if it
 for less than 45 seconds.
 
 With --relay PREFIX outside services, which have no token, reach the paths of the local
-server that begin with PREFIX, at HUB/t/{handle}PREFIX…, to call the agent back. Nothing
-is open otherwise.
+server that begin with PREFIX, at HUB/t/{handle}PREFIX…, to call the agent back, if the
+address opens them, too ("holdfast agents set --relay-paths"). Nothing is open otherwise.
 
 The tunnel is kept open until Ctrl-C, which lets the tasks that are under way finish: when
 it is lost, it is opened again. With the

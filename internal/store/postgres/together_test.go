@@ -602,3 +602,49 @@ func TestAClaimIsNotDatedBeforeTheEndOfTheOneBefore(t *testing.T) {
 		t.Errorf("the second claim is of %s, and the first ended at %s", at, time.UnixMilli(ended).UTC())
 	}
 }
+
+// What a repeated send has read without a lock is not taken for what is there once it is
+// locked: another replica may have changed it in between.
+func TestAClaimDoesNotGoByWhatARepeatedSendHasRead(t *testing.T) {
+	s := replicas(t, 1, Options{})[0]
+	ann, dev := address(t, s, "ann"), address(t, s, "dev")
+	in := newSend(ann, dev)
+	in.Key = &hub.Key{Hash: sha256.Sum256([]byte("key"))}
+	sent, err := s.Send(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller, callee := s.parties.knownN(ann), s.parties.knownN(dev)
+	c, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	x := newTx(t.Context(), s, c.Conn())
+	if err := x.prefetch(&plan{keys: []keyHash{hashKey(caller, callee, in.Key)}}); err != nil {
+		t.Fatal(err)
+	}
+	more := newSend(ann, dev)
+	more.FollowUp = sent.Task.ID
+	if _, err := s.Send(t.Context(), more); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Claim(t.Context(), dev, hub.ClaimSpec{Lease: time.Minute})
+	if err != nil || got.Task == nil {
+		t.Fatalf("claimed %+v, error %v", got.Task, err)
+	}
+	if err := s.Release(t.Context(), dev, sent.Task.ID, got.Task.Attempt); err != nil {
+		t.Fatal(err)
+	}
+	got, err = x.claim(callee, hub.ClaimSpec{Lease: time.Minute})
+	if err == nil {
+		err = x.commit()
+	}
+	if err != nil || got.Task == nil || got.Task.Attempt != 2 || len(got.Task.History) != 2 {
+		t.Fatalf("claimed %+v, want the second claim, with both messages; error %v", got.Task, err)
+	}
+	more.TaskID = newID()
+	if _, err := s.Send(t.Context(), more); err != nil {
+		t.Errorf("a further message is answered with %v", err)
+	}
+}

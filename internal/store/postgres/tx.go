@@ -303,11 +303,11 @@ const (
 	txWidth     = headWidth + 2
 )
 
-// know keeps a task that was read under its lock; one that is known already has been
-// changed since.
+// know keeps a task that was read. One that is locked already may have been changed since;
+// one that is not, which a repeated send has read, may have been changed by others.
 func (t *tx) know(r row) *head {
 	id := r.id(0)
-	if h := t.heads[id]; h != nil {
+	if h := t.heads[id]; h != nil && h.locked {
 		return h
 	}
 	h := scanStatus(r)

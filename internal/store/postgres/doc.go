@@ -16,9 +16,14 @@
 // Claims take what nobody else has locked (SKIP LOCKED) and so wait for no one. Where the
 // order cannot be kept, a deadlock undoes a transaction, which is then run again.
 //
+// # Commits that are not answered
+//
+// A connection that is lost during COMMIT leaves open what became of the transaction; it is
+// looked up by its number, and who cannot be told is told so: see doubt.go.
+//
 // # Time
 //
-// What replicas compare is told by the database's clock.
+// What replicas compare is told by the database's clock, which is looked at after each lock.
 //
 // # Partitions
 //

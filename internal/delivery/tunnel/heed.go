@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 
 	"github.com/coder/websocket"
 
@@ -36,14 +37,16 @@ func (h *Host) heed(l *link, finish func(context.Context)) (done <-chan struct{}
 
 // noticed waits for the notice of a tunnel's agent; false if there is none.
 func (l *link) noticed(ctx context.Context) bool {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent.tunnel/", nil)
-	if err != nil || l.cc.Reserve() != nil {
+	if l.cc.Reserve() != nil {
 		return false
 	}
 	l.heeding.Store(1)
 	defer l.heeding.Store(0)
-	r.Header.Set(tunnelconn.Notice, "true")
-	resp, err := l.cc.RoundTrip(r)
+	r := &http.Request{
+		Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: "agent.tunnel", Path: "/"},
+		Header: http.Header{tunnelconn.Notice: {"true"}},
+	}
+	resp, err := l.cc.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		return false
 	}

@@ -16,6 +16,10 @@ import (
 // they began is what tells. After a crash nobody knows what became of the transaction, and
 // that is what the answer says.
 
+// doubtPatience is how long it is asked at least what became of a transaction; those that
+// wait for the next one wait for that, too.
+const doubtPatience = 2 * time.Second
+
 // eraSQL is when the server's statistics began, in microseconds; NULL if it does not say.
 const eraSQL = "(SELECT (extract(epoch FROM stats_reset) * 1000000)::bigint FROM pg_stat_bgwriter)"
 
@@ -26,7 +30,7 @@ func (s *Store) afterCommit(t *tx, batch []*op, cause error) error {
 	if t.xid == 0 {
 		return unknown(cause)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.opt.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), max(doubtPatience, time.Until(t.until)))
 	defer cancel()
 	for pause := 50 * time.Millisecond; ; pause *= 2 {
 		var status string

@@ -23,6 +23,7 @@ type tx struct {
 	now time.Time
 	// xid is the transaction's number, 0 as long as it needs none; for era see doubt.go.
 	xid, era int64
+	until    time.Time // its time is over then, and with it that of finding out what became of it
 	// wrote: there is something to undo if the transition fails.
 	wrote bool
 	// keep what was written although the transition was refused.

@@ -159,6 +159,7 @@ func (s *Store) transact(batch []*op) error {
 	}
 	defer pc.Release()
 	t := newTx(ctx, s, pc.Conn())
+	t.until, _ = ctx.Deadline()
 	if err := t.all(batch); err != nil {
 		s.rollback(pc.Conn())
 		if broken(err) && !conflicted(err) {

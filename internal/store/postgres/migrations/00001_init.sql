@@ -188,9 +188,9 @@ CREATE INDEX idempotency_task ON idempotency(task);
 
 -- Transactions commit in another order than they write, so a reader goes by
 -- (xid, id) and stops before the oldest transaction that is still under way. xid is
--- lineOrder in the code.
+-- lineOrder in the code; the default serves a hub that is copied here, line by line.
 CREATE TABLE activity (
-  xid xid8 NOT NULL,
+  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   id bigint GENERATED ALWAYS AS IDENTITY,
   at bigint NOT NULL,
   kind text NOT NULL,

@@ -11,6 +11,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -56,11 +57,15 @@ const (
 // Conn is the connection of a tunnel. It remembers how it ended.
 type Conn struct {
 	net.Conn
-	ws   *websocket.Conn
-	once sync.Once
-	done chan struct{}
-	err  error // set before done is closed
+	ws      *websocket.Conn
+	reading atomic.Int32 // reads under way
+	once    sync.Once
+	done    chan struct{}
+	err     error // set before done is closed
 }
+
+// lastWord is how long a read may take to say why it ended once its connection is closed.
+const lastWord = time.Second
 
 // New makes a Conn of an open WebSocket.
 func New(ws *websocket.Conn) *Conn {
@@ -69,6 +74,8 @@ func New(ws *websocket.Conn) *Conn {
 
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
+	c.reading.Add(1)
+	defer c.reading.Add(-1)
 	n, err := c.Conn.Read(b)
 	if err != nil {
 		c.end(err)
@@ -76,10 +83,21 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the connection without a word, as HTTP/2 does when nobody answers.
+// Close ends the connection without a word, as HTTP/2 does when nobody answers, and when it
+// cannot write any more because the other end has closed: a read that has the reason of
+// that, or is about to have it, tells it first.
 func (c *Conn) Close() error {
+	err := c.ws.CloseNow()
+	if c.reading.Load() > 0 {
+		t := time.NewTimer(lastWord)
+		defer t.Stop()
+		select {
+		case <-c.done:
+		case <-t.C:
+		}
+	}
 	c.end(net.ErrClosed)
-	return c.ws.CloseNow()
+	return err
 }
 
 // CloseWith ends the connection and tells the other end why, if it still listens; that

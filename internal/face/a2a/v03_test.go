@@ -82,7 +82,7 @@ func (b *bed) streamV03(path, body string, then func()) string {
 }
 
 func masked(s string) string {
-	s = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`).ReplaceAllString(s, "NOW")
+	s = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z`).ReplaceAllString(s, "NOW")
 	seen := make(map[string]string)
 	return regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).ReplaceAllStringFunc(s, func(id string) string {
 		if seen[id] == "" {

@@ -31,6 +31,9 @@ func (d *Dispatcher) carry(f *flight) {
 		d.conclude(f, &out, took, d.hasIt(f))
 		d.settle(f.x, &out)
 	default:
+		if !out.Report.State.Terminal() {
+			f.name() // an answer is for whom the agent calls so
+		}
 		d.settle(f.x, &out)
 		// An agent that asks still has the task, and is told if that is canceled.
 		d.conclude(f, &out, took, out.Report.State.Interrupted() && f.canceler() != nil)
@@ -66,9 +69,11 @@ func (d *Dispatcher) cutOff(f *flight) bool {
 // conclude notes what became of a dispatch.
 func (d *Dispatcher) conclude(f *flight, out *Outcome, took time.Duration, keep bool) {
 	t := f.x.Task
+	remoteTask, remoteContext := f.named()
 	end := hub.DispatchEnd{
 		Task: t.ID, Attempt: t.Attempt, Outcome: out.Kind.String(), Took: took,
 		Sent: out.Kind != Unsent || f.hasLeft(), Status: out.Status, Detail: out.Reason, Keep: keep,
+		RemoteTask: remoteTask, RemoteContext: remoteContext,
 	}
 	if keep {
 		now := f.soFar()

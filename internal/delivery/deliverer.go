@@ -61,7 +61,7 @@ type Delivery struct {
 	Sent func()
 	// Link keeps what the agent calls the task. It is called as soon as that is known,
 	// and again if it changes.
-	Link func(remoteTask, remoteContext string) error
+	Link func(remoteTask, remoteContext string)
 	// Progress reports events of the callee while it is at the task: Report has Events,
 	// or State Working with a Message. An error says that the claim is of no use any
 	// more; then Deliver returns.
@@ -102,7 +102,7 @@ func (k Kind) String() string {
 	case Refused:
 		return "refused"
 	case Unsent:
-		return "unsent"
+		return hub.DispatchUnsent
 	case Lost:
 		return "lost"
 	}

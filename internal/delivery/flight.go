@@ -16,6 +16,7 @@ type flight struct {
 	r     *route // guarded by mu of the dispatcher until the flight is under way
 	x     Delivery
 	begun time.Time
+	noted bool // the dispatch was begun with the claim
 	// said has a hint that the caller has added something, messages what that is.
 	said     chan struct{}
 	messages chan hub.Message
@@ -26,6 +27,7 @@ type flight struct {
 	refused bool  // a report was, since the claim is of no use any more
 	// remoteTask and remoteContext are what the agent calls the task.
 	remoteTask, remoteContext string
+	naming                    naming
 }
 
 // depart makes a claimed task one that is under way on a route. mu is held.
@@ -119,9 +121,12 @@ func (f *flight) way() (Deliverer, *link) {
 	return f.r.deliverer, f.r.link
 }
 
-// note writes the dispatch down before anything leaves; false with the outcome if it
-// cannot be.
+// note writes the dispatch down before anything leaves, unless that was done with the
+// claim; false with the outcome if it cannot be.
 func (f *flight) note(ctx context.Context) (Outcome, bool) {
+	if f.noted {
+		return Outcome{}, true
+	}
 	t := f.x.Task
 	earlier, err := f.d.opt.Store.BeginDispatch(context.WithoutCancel(ctx), hub.Dispatch{
 		Task: t.ID, Attempt: t.Attempt, Address: t.Callee.ID, Kind: f.x.Endpoint.Kind, Instance: f.r.instance, BegunAt: f.begun,
@@ -198,13 +203,12 @@ func (f *flight) left() {
 }
 
 // link is Delivery.Link.
-func (f *flight) link(remoteTask, remoteContext string) error {
+func (f *flight) link(remoteTask, remoteContext string) {
 	f.mu.Lock()
 	f.sent, f.remoteTask, f.remoteContext = true, remoteTask, remoteContext
 	f.mu.Unlock()
 	f.left() // which nobody can tell before, of what goes through a tunnel
-	t := f.x.Task
-	return f.d.opt.Store.LinkDispatch(context.WithoutCancel(f.d.sending), t.ID, t.Attempt, remoteTask, remoteContext)
+	f.nameSoon()
 }
 
 // progress is Delivery.Progress.

@@ -50,6 +50,7 @@ type route struct {
 type watch struct {
 	route  *route
 	poll   *engine.Poll
+	kind   string // of the endpoint when it began
 	parked atomic.Bool
 }
 
@@ -176,7 +177,8 @@ func (d *Dispatcher) attend(r *route) {
 	}
 	want := min(1+r.busy/looksPer, looksMax, d.slots(r)-r.busy)
 	for len(r.watches) < want {
-		w := &watch{route: r, poll: d.engine.Attend(r.post.id, d.opt.Hold)}
+		by := hub.Dispatch{Kind: r.endpoint.Kind, Instance: r.instance, Sent: true} // as far as anybody will know if this hub is killed
+		w := &watch{route: r, kind: by.Kind, poll: d.engine.Attend(r.post.id, d.opt.Hold, by)}
 		if r.watches == nil {
 			r.watches = make(map[*watch]bool)
 		}
@@ -223,6 +225,7 @@ func (d *Dispatcher) look(w *watch) {
 	switch {
 	case t != nil && r.open() && r.busy < d.capacity(r): // which another's task may have filled
 		f = d.depart(r, t)
+		f.noted = t.Dispatched && w.kind == r.endpoint.Kind
 	case t == nil && !waits && d.open.Err() == nil:
 		r.rest.pause(again, func() { d.wake(r) })
 		idle = r.unwatch()
@@ -237,7 +240,7 @@ func (d *Dispatcher) look(w *watch) {
 	case f != nil:
 		d.carry(f)
 	case t != nil:
-		d.engine.Release(d.sending, t)
+		d.engine.Withdraw(d.sending, t)
 	}
 }
 

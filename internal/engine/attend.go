@@ -14,11 +14,12 @@ const attendance = 100 * 365 * 24 * time.Hour
 
 // Attend begins a poll without an end, for an address that the hub itself delivers to:
 // to the engine it is a worker like any other. Each claim lasts for lease unless it is
-// kept. It must be left.
-func (e *Engine) Attend(address string, lease time.Duration) *Poll {
+// kept, and begins the dispatch by which the task is to be delivered if it is the first
+// one: see hub.ClaimSpec. It must be left.
+func (e *Engine) Attend(address string, lease time.Duration, by hub.Dispatch) *Poll {
 	poll := &Poll{e: e, until: time.Now().Add(attendance), inside: true}
 	poll.callee, poll.given = address, make(chan *hub.Task, 1)
-	poll.spec = hub.ClaimSpec{Lease: lease, Attempts: e.opt.Limits.Attempts}
+	poll.spec = hub.ClaimSpec{Lease: lease, Attempts: e.opt.Limits.Attempts, Dispatch: &by}
 	e.pollers.join(&poll.poller)
 	return poll
 }
@@ -118,6 +119,19 @@ func (e *Engine) Lose(ctx context.Context, t *hub.Task, reason string, after tim
 	}
 	e.changed(now, hint{state: now.State})
 	return now, nil
+}
+
+// Withdraw is Release for a claim of the hub's own of which nothing has been delivered.
+// That has to be known before the task is claimed again.
+func (e *Engine) Withdraw(ctx context.Context, t *hub.Task) {
+	if t.Dispatched {
+		err := e.store.EndDispatch(context.WithoutCancel(ctx), hub.DispatchEnd{Task: t.ID, Attempt: t.Attempt, Outcome: hub.DispatchUnsent})
+		if err != nil && hub.KindOf(err) != hub.NotFound { // which it is if the task is gone
+			e.opt.Log.WarnContext(ctx, "it could not be noted that a task was not delivered", "task", t.ID, "error", err)
+			return // the lease will end it
+		}
+	}
+	e.Release(ctx, t)
 }
 
 // Delivery is how a task reaches a party just now, in /v1's words.

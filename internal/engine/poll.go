@@ -73,14 +73,14 @@ func (p *Poll) Look(ctx context.Context) (t *hub.Task, waits bool, err error) {
 		case t := <-p.given:
 			p.waits = false
 			if t != nil {
-				t, err := p.e.handOver(ctx, t)
+				t, err := p.handOver(ctx, t)
 				return t, false, err
 			}
 		default:
 			if !p.over(ctx) {
 				return nil, true, nil
 			}
-			t, err := p.e.handOver(ctx, p.withdraw())
+			t, err := p.handOver(ctx, p.withdraw())
 			return t, false, err
 		}
 	}
@@ -96,7 +96,7 @@ func (p *Poll) claim(ctx context.Context) (*hub.Task, error) {
 	if got.Task != nil {
 		p.e.changed(got.Task, hint{state: got.Task.State})
 	}
-	return p.e.handOver(ctx, got.Task)
+	return p.handOver(ctx, got.Task)
 }
 
 // over reports whether there is nothing more to wait for.
@@ -118,7 +118,7 @@ func (p *Poll) Wait(ctx context.Context) (*hub.Task, error) {
 		case t := <-p.given:
 			p.waits = false
 			if t != nil {
-				return p.e.handOver(ctx, t)
+				return p.handOver(ctx, t)
 			}
 		case <-deadline.C: // as Look will see
 		case <-ctx.Done():
@@ -160,7 +160,7 @@ func (p *Poll) Leave() {
 	p.left = true
 	if p.waits {
 		if t := p.withdraw(); t != nil {
-			p.e.Release(context.Background(), t)
+			p.e.Withdraw(context.Background(), t)
 		}
 	}
 	p.e.pollers.leave(&p.poller)
@@ -170,9 +170,9 @@ func (p *Poll) Leave() {
 }
 
 // handOver gives a claimed task to its callee, unless that has gone already.
-func (e *Engine) handOver(ctx context.Context, t *hub.Task) (*hub.Task, error) {
+func (p *Poll) handOver(ctx context.Context, t *hub.Task) (*hub.Task, error) {
 	if t != nil && ctx.Err() != nil {
-		e.Release(ctx, t)
+		p.e.Withdraw(ctx, t)
 		t = nil
 	}
 	return t, context.Cause(ctx)

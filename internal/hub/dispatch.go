@@ -42,8 +42,12 @@ type Dispatch struct {
 	Detail string
 }
 
-// DispatchLost is the outcome of a dispatch of which nothing more was heard.
-const DispatchLost = "lost"
+const (
+	// DispatchLost is the outcome of a dispatch of which nothing more was heard.
+	DispatchLost = "lost"
+	// DispatchUnsent is that of one of which nothing has left the hub.
+	DispatchUnsent = "unsent"
+)
 
 // dispatchPatience is how long after the end of its task a hub may take to note what
 // became of a dispatch.

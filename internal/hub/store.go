@@ -269,6 +269,10 @@ type ClaimSpec struct {
 	Ack time.Duration
 	// Attempts is Limits.Attempts; 0 for no such limit.
 	Attempts int
+	// Dispatch, if not nil, is begun along with a task's first claim, as by BeginDispatch,
+	// which saves the commit of that; Task.Dispatched says whether it was. Of it Kind,
+	// Instance and Sent count.
+	Dispatch *Dispatch
 }
 
 // Claimed is the outcome of a claim.

@@ -37,6 +37,9 @@ type Task struct {
 
 	Attempt       int // grows with each claim, and tells them apart; 0 before the first. For people: Handouts
 	Failures      int // lost deliveries since the last question
+	// Dispatched says of a task as it was claimed that its dispatch was begun along with
+	// that.
+	Dispatched    bool
 	LeaseUntil    time.Time
 	Due           time.Time // while ready: when a backoff ends, at the latest with the deadline; zero if it is ready now
 	Deadline      time.Time

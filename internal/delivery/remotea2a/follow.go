@@ -140,9 +140,7 @@ func (f *following) resume(ctx context.Context, e *hub.Dispatch) (found bool, do
 	}
 	if t.state.Interrupted() {
 		if a := answer(f.x.Task); a != nil && !f.agent.single {
-			if err := f.link(t.id, t.context); err != nil {
-				return true, nil, err
-			}
+			f.link(t.id, t.context)
 			f.asked = true
 			done, err := f.send(ctx, a, t.id, t.context)
 			return true, done, err
@@ -151,9 +149,7 @@ func (f *following) resume(ctx context.Context, e *hub.Dispatch) (found bool, do
 			return false, nil, nil
 		}
 	}
-	if err := f.link(t.id, t.context); err != nil {
-		return true, nil, err
-	}
+	f.link(t.id, t.context)
 	done, err = f.take(&said{task: t})
 	return true, done, err
 }
@@ -255,18 +251,15 @@ func (f *following) unknown(err error) delivery.Outcome {
 }
 
 // link keeps what the agent calls the task.
-func (f *following) link(id, remoteContext string) error {
+func (f *following) link(id, remoteContext string) {
 	if id == f.id && (remoteContext == "" || remoteContext == f.context) {
-		return nil
+		return
 	}
 	f.id, f.context = id, remoteContext
 	if f.x.Link != nil {
-		if err := f.x.Link(id, remoteContext); err != nil {
-			return errHub
-		}
+		f.x.Link(id, remoteContext)
 	}
 	f.linked.Store(true)
-	return nil
 }
 
 // take reports what the agent says. It gives the outcome once that is known.
@@ -289,9 +282,7 @@ func (f *following) take(s *said) (*delivery.Outcome, error) {
 		return nil, nil
 	}
 	if s.task.id != "" {
-		if err := f.link(s.task.id, s.task.context); err != nil {
-			return nil, err
-		}
+		f.link(s.task.id, s.task.context)
 	}
 	if f.asked && s.task.state.Interrupted() && !s.status {
 		f.asked = false // the task as it was before the answer

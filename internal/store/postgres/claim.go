@@ -191,7 +191,13 @@ func (t *tx) take(h *head, c hub.ClaimSpec) (*hub.Task, error) {
 	t.save(h)
 	t.saveQueue(h)
 	t.log(h, hub.ActClaimed, h.callee, "")
-	return t.whole(h), nil
+	out := t.whole(h)
+	if c.Dispatch != nil && h.Handouts() == 1 {
+		asked := t.asked
+		t.noteDispatch(h, c.Dispatch, &out.Dispatched)
+		t.asked = asked // who has claimed it can begin the dispatch once more
+	}
+	return out, nil
 }
 
 // whole is the task with all that is its, for its holder; it is complete once the

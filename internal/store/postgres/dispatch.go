@@ -79,7 +79,7 @@ func (s *Store) BeginDispatch(ctx context.Context, d hub.Dispatch) (*hub.Dispatc
 			return nil, err
 		}
 		out := &begun{now: t.now}
-		t.noteDispatch(h, &d, out)
+		t.noteDispatch(h, &d, &out.noted)
 		if h.Handouts() > 1 {
 			t.earlierDispatch(h, out)
 		}
@@ -98,16 +98,16 @@ func (s *Store) BeginDispatch(ctx context.Context, d hub.Dispatch) (*hub.Dispatc
 	return &list[0], nil
 }
 
-// noteDispatch writes a dispatch, unless it goes to an endpoint that another replica has
+// noteDispatch writes a dispatch of the claim that holds a task, unless it goes to an endpoint that another replica has
 // taken over: this one was taken for dead then, and may not know it yet.
-func (t *tx) noteDispatch(h *head, d *hub.Dispatch, out *begun) {
+func (t *tx) noteDispatch(h *head, d *hub.Dispatch, noted *bool) {
 	t.aside(`INSERT INTO dispatch (task, n, address, kind, instance, begun_at, sent, took_us, status)
 		SELECT $1::uuid, $2::bigint, $3::bigint, $4::text, $5::bytea, $6::bigint, $7::boolean, 0, 0 WHERE $5::bytea IS NOT NULL OR NOT EXISTS
 			(SELECT 1 FROM owner o JOIN replica r ON r.n = o.replica WHERE o.address = $3 AND o.replica <> $8 AND `+isAlive+`)
 		ON CONFLICT (task, n) DO UPDATE SET kind = excluded.kind, instance = excluded.instance, sent = dispatch.sent OR excluded.sent
 		RETURNING true`,
-		[]any{h.id, d.Attempt, h.callee, d.Kind, optional(d.Instance), t.now, d.Sent, t.s.replica}, func(row) error {
-			out.noted = true
+		[]any{h.id, h.Attempt, h.callee, d.Kind, optional(d.Instance), t.now, d.Sent, t.s.replica}, func(row) error {
+			*noted = true
 			return nil
 		})
 }

@@ -166,6 +166,33 @@ func TestAReplicaWithoutAnAddressBeginsNoDispatchToItsEndpoint(t *testing.T) {
 	}
 }
 
+// Nor does it with a claim, which is its own all the same.
+func TestAReplicaWithoutAnAddressClaimsWithoutADispatch(t *testing.T) {
+	both := replicas(t, 2, Options{})
+	late, other := both[0], both[1]
+	ann, x := address(t, other, "ann"), address(t, other, "x")
+	owns(t, late, []string{x}, []string{x})
+	silence(t, late)
+	owns(t, other, []string{x}, []string{x})
+	by := hub.Dispatch{Kind: hub.RemoteDelivery, Sent: true}
+	send := newSend(ann, x)
+	send.Claim = &hub.ClaimSpec{Lease: time.Minute, Dispatch: &by}
+	for _, c := range []struct {
+		s    *Store
+		want bool
+	}{{late, false}, {other, true}} {
+		send.TaskID = newSend(ann, x).TaskID
+		sent, err := c.s.Send(t.Context(), send)
+		if err != nil || sent.Claimed == nil || sent.Claimed.Dispatched != c.want {
+			t.Fatalf("claimed %+v, error %v; want one with a dispatch: %v", sent.Claimed, err, c.want)
+		}
+		page, err := other.ListDispatches(t.Context(), hub.DispatchFilter{Task: sent.Claimed.ID})
+		if err != nil || (len(page.Dispatches) == 1) != c.want {
+			t.Errorf("dispatches %+v, error %v", page.Dispatches, err)
+		}
+	}
+}
+
 func TestAReplicaThatStopsHoldsNothing(t *testing.T) {
 	both := replicas(t, 2, Options{})
 	one, two := both[0], both[1]

@@ -63,6 +63,12 @@ func (t *tx) take(h *head, c hub.ClaimSpec) (*hub.Task, error) {
 	if err := t.log(h, hub.ActClaimed, h.callee, ""); err != nil {
 		return nil, err
 	}
+	if c.Dispatch != nil && h.Handouts() == 1 {
+		if err := t.noteDispatch(h, c.Dispatch); err != nil {
+			return nil, err
+		}
+		h.Dispatched = true
+	}
 	return &h.Task, t.s.load(t.conn, h, hub.Load{History: -1, Artifacts: true})
 }
 

@@ -29,9 +29,7 @@ func (s *Store) BeginDispatch(ctx context.Context, d hub.Dispatch) (*hub.Dispatc
 		if err != nil {
 			return nil, err
 		}
-		if _, err := t.exec(`INSERT INTO dispatch (k, attempt, address, kind, instance, begun_at, sent, took_us, status) VALUES (?,?,?,?,?,?,?,0,0)
-			ON CONFLICT DO UPDATE SET kind = excluded.kind, instance = excluded.instance, sent = sent OR excluded.sent`,
-			attemptKey(h.n, d.Attempt), d.Attempt, h.callee, d.Kind, optional(d.Instance), t.now, d.Sent); err != nil {
+		if err := t.noteDispatch(h, &d); err != nil {
 			return nil, err
 		}
 		if h.Handouts() < 2 {
@@ -39,6 +37,14 @@ func (s *Store) BeginDispatch(ctx context.Context, d hub.Dispatch) (*hub.Dispatc
 		}
 		return t.earlierDispatch(h)
 	})
+}
+
+// noteDispatch writes a dispatch of the claim that holds a task.
+func (t *tx) noteDispatch(h *head, d *hub.Dispatch) error {
+	_, err := t.exec(`INSERT INTO dispatch (k, attempt, address, kind, instance, begun_at, sent, took_us, status) VALUES (?,?,?,?,?,?,?,0,0)
+		ON CONFLICT DO UPDATE SET kind = excluded.kind, instance = excluded.instance, sent = sent OR excluded.sent`,
+		attemptKey(h.n, h.Attempt), h.Attempt, h.callee, d.Kind, optional(d.Instance), t.now, d.Sent)
+	return err
 }
 
 // earlierDispatch ends the dispatches of a task's earlier claims, and gives the newest of

@@ -176,6 +176,47 @@ func dispatchTests(run runner) {
 	})
 }
 
+func claimedDispatchTests(run runner) {
+	spec := hub.ClaimSpec{Lease: lease, Dispatch: &hub.Dispatch{Kind: hub.TunnelDelivery, Instance: "laptop", Sent: true}}
+	begun := func(b *bed, t *hub.Task) {
+		b.Helper()
+		b.is("dispatched", t.Dispatched, true)
+		b.is("dispatch", b.dispatch(t), hub.Dispatch{
+			Task: t.ID, Attempt: 1, Address: b.dev, Kind: hub.TunnelDelivery, Instance: "laptop", BegunAt: b.clock.Now(), Sent: true,
+		})
+	}
+	run("a first claim begins the dispatch that it is for", func(b *bed) {
+		b.ask(b.ann, b.dev)
+		got, err := b.s.Claim(b.ctx, b.dev, spec)
+		b.ok(err)
+		begun(b, got.Task)
+		b.is("earlier", b.begin(dispatchOf(got.Task)) == nil, true)
+		b.is("kind, once it is begun again", b.dispatch(got.Task).Kind, hub.RemoteDelivery)
+		b.is("dispatches", len(b.dispatches(hub.DispatchFilter{Task: got.Task.ID})), 1)
+	})
+	run("one that comes with a send does", func(b *bed) {
+		begun(b, b.send(newSend(b.ann, b.dev, func(s *hub.Send) { s.Claim = &spec })).Claimed)
+	})
+	run("one that comes with a report does", func(b *bed) {
+		t := b.held()
+		b.ask(b.ann, b.dev)
+		begun(b, b.report(says(t, hub.Completed, func(r *hub.Report) { r.Next = &spec })).Next)
+	})
+	run("a later one does not, for there may be an earlier dispatch", func(b *bed) {
+		t := b.held()
+		b.ok(b.s.Release(b.ctx, b.dev, t.ID, t.Attempt))
+		got, err := b.s.Claim(b.ctx, b.dev, spec)
+		b.ok(err)
+		b.is("dispatched", got.Task.Dispatched, false)
+		b.is("dispatches", b.dispatches(hub.DispatchFilter{Task: t.ID}), nil)
+	})
+	run("a claim for nobody's dispatch begins none", func(b *bed) {
+		t := b.held()
+		b.is("dispatched", t.Dispatched, false)
+		b.is("dispatches", b.dispatches(hub.DispatchFilter{Task: t.ID}), nil)
+	})
+}
+
 func earlierDispatchTests(run runner) {
 	run("what the agent calls the task is known to the next dispatch", func(b *bed) {
 		t := b.held()

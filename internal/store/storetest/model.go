@@ -399,7 +399,12 @@ func (m *model) take(t *modelTask, c hub.ClaimSpec) *hub.Task {
 		t.seen[x.N] = true
 	}
 	m.note(t, hub.ActClaimed, t.Callee.Handle, "")
-	return t.load(whole())
+	out := t.load(whole())
+	if c.Dispatch != nil && t.Attempt == 1 {
+		m.noteDispatch(t, c.Dispatch)
+		out.Dispatched = true
+	}
+	return out
 }
 
 // Release implements hub.Transitions.

@@ -86,15 +86,20 @@ func (m *model) BeginDispatch(ctx context.Context, d hub.Dispatch) (earlier *hub
 			earlier = &found
 		}
 	}
-	if x := t.dispatch(d.Attempt); x != nil {
+	m.noteDispatch(t, &d)
+	return earlier, nil
+}
+
+// noteDispatch notes a dispatch of the claim that holds a task.
+func (m *model) noteDispatch(t *modelTask, d *hub.Dispatch) {
+	if x := t.dispatch(t.Attempt); x != nil {
 		x.Kind, x.Instance, x.Sent = d.Kind, d.Instance, x.Sent || d.Sent
-		return earlier, nil
+		return
 	}
 	m.dispatched++
 	t.dispatches = append(t.dispatches, &modelDispatch{open: true, n: m.dispatched, Dispatch: hub.Dispatch{
-		Task: d.Task, Attempt: d.Attempt, Address: d.Address, Kind: d.Kind, Instance: d.Instance, BegunAt: m.now(), Sent: d.Sent,
+		Task: t.ID, Attempt: t.Attempt, Address: t.Callee.ID, Kind: d.Kind, Instance: d.Instance, BegunAt: m.now(), Sent: d.Sent,
 	}})
-	return earlier, nil
 }
 
 // change finds a dispatch, to be changed.

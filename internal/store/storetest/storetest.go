@@ -96,6 +96,7 @@ func Run(t *testing.T, open func(t testing.TB) Harness) {
 		{"loans", loanTests},
 		{"failures", failureTests},
 		{"dispatches", dispatchTests},
+		{"dispatches that claims begin", claimedDispatchTests},
 		{"earlier dispatches", earlierDispatchTests},
 		{"dispatch lists", dispatchListTests},
 		{"canceled dispatches", cancelDispatchTests},

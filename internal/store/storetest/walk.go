@@ -287,10 +287,14 @@ func (w *walk) maybeSpec() *hub.ClaimSpec {
 }
 
 func (w *walk) spec() *hub.ClaimSpec {
-	return &hub.ClaimSpec{
+	spec := &hub.ClaimSpec{
 		Lease: pick(w.r, 10*time.Second, time.Minute, 10*time.Minute),
 		Ack:   pick(w.r, 0, 0, 5*time.Second),
 	}
+	if w.r.IntN(4) == 0 {
+		spec.Dispatch = &hub.Dispatch{Kind: hub.RemoteDelivery, Instance: pick(w.r, "", "laptop"), Sent: w.r.IntN(3) > 0}
+	}
+	return spec
 }
 
 func (w *walk) maybeKey() *hub.Key {

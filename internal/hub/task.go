@@ -35,8 +35,8 @@ type Task struct {
 	Trace      string // the W3C traceparent it was sent with, or empty
 	RequeueOf  string // the failed task that this one repeats, or empty
 
-	Attempt       int // grows with each claim, and tells them apart; 0 before the first. For people: Handouts
-	Failures      int // lost deliveries since the last question
+	Attempt  int // grows with each claim, and tells them apart; 0 before the first. For people: Handouts
+	Failures int // lost deliveries since the last question
 	// Dispatched says of a task as it was claimed that its dispatch was begun along with
 	// that.
 	Dispatched    bool

@@ -246,10 +246,13 @@ func solo[T any](ctx context.Context, s *Store, f func(*tx) (T, error)) (T, erro
 	return out, nil
 }
 
-// plansSQL has every statement of a transaction go by an index, as all of them can. Left
-// to itself, the database takes tables for small that were small when it last looked at
-// them, and reads them whole: a fresh hub would be slow for its first minutes.
-const plansSQL = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+// plansSQL has every statement of a transaction go by an index, as all of them can, and by
+// the plan that it has already. Left to itself, the database takes tables for small that
+// were small when it last looked at them, and reads them whole: a fresh hub would be slow
+// for its first minutes. And it plans statements anew each time that get few rows, in the
+// hope of a better plan, which takes about as long as running them.
+const plansSQL = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), " +
+	"set_config('plan_cache_mode', 'force_generic_plan', true)"
 
 // newTx begins a transaction, with the next flush.
 func newTx(ctx context.Context, s *Store, c *pgx.Conn) *tx {

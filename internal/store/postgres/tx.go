@@ -157,7 +157,9 @@ func (t *tx) readFirsts() {
 	for id := range t.firsts {
 		ids = append(ids, id)
 	}
-	t.later("SELECT task, undelivered, body FROM message WHERE task = ANY($1::uuid[]) AND n = 1", []any{ids}, func(r row) error {
+	// One by one, so that each is looked for in its own partition only.
+	t.later(`SELECT m.* FROM unnest($1::uuid[]) x(task) CROSS JOIN LATERAL
+		(SELECT task, undelivered, body FROM message WHERE task = x.task AND n = 1 LIMIT 1) m`, []any{ids}, func(r row) error {
 		for _, out := range t.firsts[r.id(0)] {
 			out.History = []hub.Message{{N: 1, Undelivered: r.flag(1), Body: r.blob(2)}}
 		}

@@ -69,7 +69,7 @@ func (d *Dispatcher) cutOff(f *flight) bool {
 // conclude notes what became of a dispatch.
 func (d *Dispatcher) conclude(f *flight, out *Outcome, took time.Duration, keep bool) {
 	t := f.x.Task
-	remoteTask, remoteContext := f.named()
+	remoteTask, remoteContext := f.lastName()
 	end := hub.DispatchEnd{
 		Task: t.ID, Attempt: t.Attempt, Outcome: out.Kind.String(), Took: took,
 		Sent: out.Kind != Unsent || f.hasLeft(), Status: out.Status, Detail: out.Reason, Keep: keep,

@@ -60,7 +60,7 @@ type Delivery struct {
 	// the endpoint can be reached, however long the callee takes.
 	Sent func()
 	// Link keeps what the agent calls the task. It is called as soon as that is known,
-	// and again if it changes.
+	// and again if it changes, and returns at once.
 	Link func(remoteTask, remoteContext string)
 	// Progress reports events of the callee while it is at the task: Report has Events,
 	// or State Working with a Message. An error says that the claim is of no use any

@@ -17,14 +17,17 @@ const nameAfter = 5 * time.Millisecond
 // naming notes what the agent of a flight calls its task.
 type naming struct {
 	mu    sync.Mutex // one notes at a time, and notes what it is called by then
-	timer *time.Timer
-	noted string // what is noted
+	noted bool       // a name is
+
+	timer *time.Timer // guarded by the flight's mu, as due is
+	due   bool        // it was named since that was noted
 }
 
 // nameSoon has it noted what the agent calls the task, unless the flight ends soon.
 func (f *flight) nameSoon() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.naming.due = true
 	if f.naming.timer == nil {
 		f.naming.timer = time.AfterFunc(nameAfter, f.name)
 	} else {
@@ -32,18 +35,13 @@ func (f *flight) nameSoon() {
 	}
 }
 
-// name notes what the agent calls the task, if it has said that. It goes with the end of
-// the dispatch once more, so that nothing is lost where it cannot be noted just now.
+// name notes what the agent calls the task, if that is due. It goes with the end of the
+// dispatch once more, so that nothing is lost where it cannot be noted just now.
 func (f *flight) name() {
 	f.naming.mu.Lock()
 	defer f.naming.mu.Unlock()
-	f.mu.Lock()
-	if f.naming.timer != nil {
-		f.naming.timer.Stop()
-	}
-	task, remote := f.remoteTask, f.remoteContext
-	f.mu.Unlock()
-	if task == "" {
+	task, remote, due := f.named()
+	if !due {
 		return
 	}
 	t := f.x.Task
@@ -52,22 +50,30 @@ func (f *flight) name() {
 		f.d.opt.Log.Warn("it could not be noted what an agent calls a task", "task", t.ID, "error", err)
 		return
 	}
-	f.naming.noted = task
+	f.naming.noted = true
 }
 
-// named gives what the agent calls the task, to be noted with the end of its dispatch.
-// What was noted before stays, so that is made the same first.
-func (f *flight) named() (remoteTask, remoteContext string) {
-	f.mu.Lock()
-	pending := f.naming.timer != nil && f.naming.timer.Stop()
-	f.mu.Unlock()
-	f.naming.mu.Lock()
-	again := pending && f.naming.noted != ""
-	f.naming.mu.Unlock()
-	if again {
-		f.name()
-	}
+// named gives what the agent calls the task, and whether that was still to be noted, which
+// is the caller's from then on.
+func (f *flight) named() (remoteTask, remoteContext string, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.remoteTask, f.remoteContext
+	due, f.naming.due = f.naming.due, false
+	if due {
+		f.naming.timer.Stop()
+	}
+	return f.remoteTask, f.remoteContext, due
+}
+
+// lastName gives what the agent calls the task, to be noted with the end of its dispatch.
+// A name that was noted before stays there, so that is made the same first.
+func (f *flight) lastName() (remoteTask, remoteContext string) {
+	f.naming.mu.Lock()
+	noted := f.naming.noted
+	f.naming.mu.Unlock()
+	if noted {
+		f.name()
+	}
+	remoteTask, remoteContext, _ = f.named()
+	return remoteTask, remoteContext
 }

@@ -113,6 +113,31 @@ func TestTheNameOfATaskIsKnownToTheAnswerOfAQuestion(t *testing.T) {
 	b.becomes("it is done", func() bool { return b.settled(task).State == hub.Completed })
 }
 
+// A name that was noted while an agent was at a task is not noted once more when it asks.
+func TestANameIsNotedOnce(t *testing.T) {
+	var n *notes
+	noted := make(chan struct{})
+	b := open(t, deliverer(func(_ context.Context, d delivery.Delivery) delivery.Outcome {
+		d.Link("remote", "context")
+		<-noted
+		return delivery.Outcome{Kind: delivery.Answered, Report: hub.Report{State: hub.InputRequired}}
+	}), count(&n))
+	b.address("dev")
+	b.endpoint("dev")
+	b.d.Start(b.engine)
+	task := b.send("dev", 1)
+	b.becomes("it is noted", func() bool {
+		x := b.attempts(task)
+		return len(x) == 1 && x[0].RemoteTask == "remote"
+	})
+	close(noted)
+	b.settled(task)
+	b.becomes("its end is noted", func() bool { return b.d.Busy() == 0 })
+	if got := n.linked.Load(); got != 1 {
+		t.Errorf("the name was noted %d times, want once", got)
+	}
+}
+
 // A task that came to a way just as that went away was not sent anywhere.
 func TestAClaimThatIsNotDeliveredWasNotSent(t *testing.T) {
 	b := open(t, deliverer(none))

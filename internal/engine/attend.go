@@ -121,8 +121,8 @@ func (e *Engine) Lose(ctx context.Context, t *hub.Task, reason string, after tim
 	return now, nil
 }
 
-// Withdraw is Release for a claim of the hub's own of which nothing has been delivered.
-// That has to be known before the task is claimed again.
+// Withdraw is Release for a claim that has come to nobody: a dispatch that was begun with it
+// has sent nothing, which has to be known before the task is claimed again.
 func (e *Engine) Withdraw(ctx context.Context, t *hub.Task) {
 	if t.Dispatched {
 		err := e.store.EndDispatch(context.WithoutCancel(ctx), hub.DispatchEnd{Task: t.ID, Attempt: t.Attempt, Outcome: hub.DispatchUnsent})

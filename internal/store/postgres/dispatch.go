@@ -98,8 +98,9 @@ func (s *Store) BeginDispatch(ctx context.Context, d hub.Dispatch) (*hub.Dispatc
 	return &list[0], nil
 }
 
-// noteDispatch writes a dispatch of the claim that holds a task, unless it goes to an endpoint that another replica has
-// taken over: this one was taken for dead then, and may not know it yet.
+// noteDispatch writes a dispatch of the claim that holds a task, unless it goes to an
+// endpoint that another replica has taken over: this one was taken for dead then, and may
+// not know it yet.
 func (t *tx) noteDispatch(h *head, d *hub.Dispatch, noted *bool) {
 	t.aside(`INSERT INTO dispatch (task, n, address, kind, instance, begun_at, sent, took_us, status)
 		SELECT $1::uuid, $2::bigint, $3::bigint, $4::text, $5::bytea, $6::bigint, $7::boolean, 0, 0 WHERE $5::bytea IS NOT NULL OR NOT EXISTS
